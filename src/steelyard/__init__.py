@@ -1,0 +1,28 @@
+"""Learning under distribution shift: weigh the data you have so that it looks like the data you must predict."""
+
+from importlib.metadata import version as _version
+
+from steelyard.qp import Certificate
+from steelyard.ratio import KLIEP, KMM, LSIF, RULSIF, ULSIF, ClassifierRatio
+from steelyard.select import ImportanceWeightedSearchCV, iwcv_score
+from steelyard.target import Target
+from steelyard.weighted import WeightedClassifier, WeightedRegressor
+from steelyard.weights import effective_sample_size
+
+__version__ = _version("steelyard")
+
+__all__ = [
+    "KLIEP",
+    "KMM",
+    "LSIF",
+    "RULSIF",
+    "ULSIF",
+    "Certificate",
+    "ClassifierRatio",
+    "ImportanceWeightedSearchCV",
+    "Target",
+    "WeightedClassifier",
+    "WeightedRegressor",
+    "effective_sample_size",
+    "iwcv_score",
+]

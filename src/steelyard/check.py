@@ -1,0 +1,185 @@
+"""The one place where inputs are refused: a thin shell over scikit-learn's own validation."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_consistent_length, validate_data
+
+from steelyard.arrays import FloatArray
+from steelyard.errors import (
+    ColumnMismatchError,
+    InputError,
+    InputTypeError,
+    NotFiniteError,
+    ParameterError,
+    WeightError,
+)
+from steelyard.target import Target
+
+HOW_TO_CLEAN = (
+    "Clean or impute the rows first, or wrap the method: WeightedRegressor(..., preprocess=SimpleImputer()) "
+    "treats source and target alike."
+)
+
+
+def check_source(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> FloatArray:
+    """Numeric, finite rows; remembers their number and names of columns on the estimator when `reset`."""
+    return _check_rows(estimator, X, table="source", reset=reset, least=2 if reset else 1)
+
+
+def check_target(estimator: BaseEstimator, target: Any, source: Any, *, least: int = 2) -> FloatArray:
+    """Target rows with the columns of the source, in the order of the source."""
+    return _check_rows(estimator, match_columns(target, source), table="target", reset=False, least=least)
+
+
+def match_columns(target: Any, source: Any) -> Any:
+    """The target's table, its columns in the order of the source's where both have names."""
+    rows = target.X if isinstance(target, Target) else target
+    theirs, ours = _column_names(rows), _column_names(source)
+    if (theirs is None) != (ours is None):
+        named, plain = ("source", "target") if theirs is None else ("target", "source")
+        raise ColumnMismatchError(
+            f"The {named} is a table with column names, the {plain} has none, so the columns cannot be matched. "
+            f"Give both as data frames, or both as arrays whose columns are in the same order."
+        )
+    if ours is None or theirs is None or theirs == ours:
+        return rows
+    missing = [name for name in ours if name not in theirs]
+    extra = [name for name in theirs if name not in ours]
+    if missing or extra or len(theirs) != len(ours):
+        raise ColumnMismatchError(
+            f"Source and target have different columns. Missing from the target: {missing or 'none'}; "
+            f"only in the target: {extra or 'none'}. Drop or add columns until both have the same."
+        )
+    return rows[ours]
+
+
+def _column_names(table: Any) -> list[Any] | None:
+    columns = getattr(table, "columns", None)
+    return None if columns is None else list(columns)
+
+
+def _check_rows(estimator: BaseEstimator, X: Any, *, table: str, reset: bool, least: int) -> FloatArray:
+    try:
+        rows: FloatArray = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=least,
+        )
+    except (ValueError, TypeError) as error:
+        raise _named(error)(f"{table}: {error}{_remedy(error)}") from error
+    _check_finite(rows, table, _column_names(X))
+    return rows
+
+
+def _named(error: Exception) -> type[InputError]:
+    return InputTypeError if isinstance(error, TypeError) else InputError
+
+
+def _remedy(error: Exception) -> str:
+    text = str(error).lower()
+    if "sparse" in text:
+        return " Sparse input is not supported; give a dense array (X.toarray())."
+    if "convert" in text or "string" in text:
+        return " Every column must be numeric: encode text columns first, for example with preprocess=."
+    return ""
+
+
+def _check_finite(rows: FloatArray, table: str, names: Sequence[Any] | None) -> None:
+    # The sum is finite if every entry is (barring overflow, which the exact test then clears): one cheap pass.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(rows.sum(dtype=np.float64)):
+            return
+    bad = ~np.isfinite(rows)
+    if not bad.any():
+        return
+    column = int(np.flatnonzero(bad.any(axis=0))[0])
+    where = [int(row) for row in np.flatnonzero(bad[:, column])[:3]]
+    kind = "NaN" if np.isnan(rows[bad]).any() else "infinity"
+    name = repr(names[column]) if names is not None else str(column)
+    raise NotFiniteError(
+        f"The {table} contains {kind} in {int(bad.any(axis=1).sum())} of {len(rows)} rows "
+        f"(column {name}, first at rows {where}). Finite numbers are needed: input X contains NaN or infinity. "
+        f"{HOW_TO_CLEAN}"
+    )
+
+
+def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> FloatArray | None:
+    """One finite, non-negative weight a row, not all zero."""
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, numbers.Real):
+        sample_weight = np.full(n_rows, float(sample_weight))
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise WeightError(f"sample_weight must hold one number a row: {error}") from error
+    if weights.shape != (n_rows,):
+        raise WeightError(
+            f"Sample weights must be 1D, one a row: expected shape ({n_rows},), got {weights.shape}."
+        )
+    if not np.isfinite(weights).all():
+        raise WeightError("sample_weight contains NaN or infinity; every weight must be a finite number.")
+    if (weights < 0).any():
+        row = int(np.argmin(weights))
+        raise WeightError(
+            f"Negative values in data passed to sample_weight: {weights[row]} at row {row}. "
+            "Weights must be 0 or more; drop rows that should not count by weight 0."
+        )
+    if not (weights > 0).any():
+        raise WeightError("Every sample_weight is zero, so no row would count. Give at least one positive weight.")
+    return weights
+
+
+def check_same_length(X: Any, y: Any) -> None:
+    """As many labels as rows."""
+    try:
+        check_consistent_length(X, y)
+    except (ValueError, TypeError) as error:
+        raise _named(error)(f"source: {error}") from error
+
+
+def check_range(name: str, value: Any, low: float, high: float = np.inf, *, open_low: bool = False) -> float:
+    """A real number between two limits (the lower one excluded if `open_low`)."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not number or not low <= float(value) <= high or (open_low and float(value) == low):
+        sign = ">" if open_low else "≥"
+        limit = f"{sign} {low:g}" + (f" and ≤ {high:g}" if np.isfinite(high) else "")
+        raise ParameterError(f"{name} must be a number {limit}; got {value!r}.")
+    return float(value)
+
+
+def check_count(name: str, value: Any, low: int = 1) -> int:
+    """A whole number of at least `low`."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < low:
+        raise ParameterError(f"{name} must be a whole number ≥ {low}; got {value!r}.")
+    return int(value)
+
+
+def check_grid(name: str, value: Any) -> FloatArray:
+    """One positive number, or several, as an array that falls."""
+    grid = np.atleast_1d(np.asarray(value, dtype=object))
+    if grid.ndim != 1 or not len(grid):
+        raise ParameterError(f"{name} must be a positive number or a list of them; got {value!r}.")
+    numbers_ = [check_range(name, entry, 0, open_low=True) for entry in grid]
+    return np.unique(np.array(numbers_, dtype=np.float64))[::-1]
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """A generator from None, a seed, or a scikit-learn style ``RandomState``."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31))
+    if random_state is None or isinstance(random_state, (numbers.Integral, np.random.Generator)):
+        return np.random.default_rng(random_state)
+    raise ParameterError(
+        f"random_state must be None, a whole number or a random generator; got {random_state!r}."
+    )

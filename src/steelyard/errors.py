@@ -1,0 +1,76 @@
+"""Every error and warning of the library, on one screen.
+
+Each message says what came, what was needed and what to do about it.
+"""
+
+
+class SteelyardError(Exception):
+    """Root of all errors raised on purpose by this library."""
+
+
+class InputError(SteelyardError, ValueError):
+    """A table, a weight vector or a label vector cannot be used as it came."""
+
+
+class InputTypeError(InputError, TypeError):
+    """Like `InputError`, where the kind of object is wrong rather than its values."""
+
+
+class NotFiniteError(InputError):
+    """A table holds NaN or infinity."""
+
+
+class ColumnMismatchError(InputError):
+    """Source and target do not have the same columns."""
+
+
+class WeightError(InputError):
+    """Row weights are negative, not finite, all zero or of the wrong length."""
+
+
+class ParameterError(InputError):
+    """A constructor parameter is out of range."""
+
+
+class NoOverlapError(InputError):
+    """Source and target share no region: no weighting of the source can look like the target."""
+
+
+class MissingTargetError(InputError):
+    """A method that cannot work without a target was given none."""
+
+
+class NotWeightableError(InputTypeError):
+    """The estimator takes no row weights, so importance weighting cannot reach it."""
+
+
+class ConvergenceError(SteelyardError, RuntimeError):
+    """A solver stopped before its tolerance was reached."""
+
+
+class DataNotFoundError(SteelyardError, FileNotFoundError):
+    """A data set is not on this machine."""
+
+
+class DataChangedError(SteelyardError, ValueError):
+    """A data file was found, but what it holds is not the published table."""
+
+
+class SteelyardWarning(UserWarning):
+    """Root of all warnings given on purpose by this library."""
+
+
+class NoTargetWarning(SteelyardWarning):
+    """No target was given: every weight is 1 and nothing is corrected."""
+
+
+class NoShiftWarning(SteelyardWarning):
+    """The rows hold nothing to tell source and target apart: every weight is 1."""
+
+
+class FewEffectiveRowsWarning(SteelyardWarning):
+    """A handful of rows carries nearly all the weight."""
+
+
+class RawMeanWarning(SteelyardWarning):
+    """The fitted ratio is far from the mean of one that theory demands."""

@@ -1,0 +1,9 @@
+"""Estimators of the ratio w(x) = p_target(x) / p_source(x)."""
+
+from steelyard.ratio.classifier import ClassifierRatio
+from steelyard.ratio.kliep import KLIEP
+from steelyard.ratio.kmm import KMM
+from steelyard.ratio.lsif import LSIF
+from steelyard.ratio.ulsif import RULSIF, ULSIF
+
+__all__ = ["KLIEP", "KMM", "LSIF", "RULSIF", "ULSIF", "ClassifierRatio"]

@@ -1,0 +1,283 @@
+"""What every ratio estimator shares: checking, scaling, normalising and the laws of `weights_`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from steelyard.arrays import FloatArray, IntArray, one_blas_thread
+from steelyard.check import (
+    check_count,
+    check_grid,
+    check_source,
+    check_target,
+    check_weights,
+    generator,
+    match_columns,
+)
+from steelyard.empirical import Empirical, empirical
+from steelyard.errors import (
+    FewEffectiveRowsWarning,
+    InputError,
+    NoOverlapError,
+    NoShiftWarning,
+    NoTargetWarning,
+    RawMeanWarning,
+)
+from steelyard.kernels import blocks, gaussian, median_distance
+from steelyard.weights import effective_sample_size, normalise
+
+# Nine widths of ratio √2 around the median distance: one exponential serves them all (see `kernels`).
+WIDTH_FACTORS = 2.0 ** (np.arange(2, -7, -1) / 2)
+REGS = 10.0 ** (np.arange(2, -7, -1) / 2)
+
+
+class RatioEstimator(BaseEstimator):
+    """Estimates w(x) = p_target(x) / p_source(x) on the source rows.
+
+    A subclass writes ``_fit(source, target, rng)``, which returns the raw ratio on the distinct source rows and may
+    set fitted attributes.
+
+    The weights are never negative, never NaN, and have mean one (counted by ``sample_weight`` where given, in which
+    a row of weight 3 is three equal rows). Without a target every weight is one and a `NoTargetWarning` says so.
+    Input is never changed.
+    """
+
+    # Metadata routing: `target` is asked for by default.
+    __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name scikit-learn looks for)
+
+    standardize: bool
+    random_state: Any
+
+    def fit(
+        self, X: Any, y: Any = None, *, target: Any = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Weigh the source rows `X` so that they look like the rows of `target`.
+
+        Parameters
+        ----------
+        X : table of shape (n_source, n_columns)
+            Source rows.
+        y : ignored
+            There for the convention.
+        target : Target or table of shape (n_target, n_columns), default=None
+            The other domain. Data frames are matched by column name.
+        sample_weight : array of shape (n_source,), default=None
+            How often each source row counts.
+        """
+        rows = check_source(self, X)
+        counts = check_weights(sample_weight, len(rows))
+        self._check_parameters()
+        if target is None:
+            warnings.warn(
+                f"{type(self).__name__}.fit got no target, so every weight is 1 and no shift is corrected. "
+                "Pass target=Target(rows_to_predict).",
+                NoTargetWarning,
+                stacklevel=2,
+            )
+            return self._constant(len(rows))
+        goal_rows = check_target(self, target, X)
+        dtype = np.result_type(rows, goal_rows)
+        rng = generator(self.random_state)
+        source = empirical(rows.astype(dtype, copy=False), counts, rng)
+        goal = empirical(goal_rows.astype(dtype, copy=False), None, rng)
+        self.center_, self.scale_, spread = _pooled_scale(source, goal, self.standardize)
+        if not spread:
+            warnings.warn(
+                "Every source and target row is the same, so there is nothing to tell them apart by: "
+                "every weight is 1.",
+                NoShiftWarning,
+                stacklevel=2,
+            )
+            return self._constant(len(rows))
+        with one_blas_thread():
+            scaled = self._scaled(source), self._scaled(goal)
+            raw = self._fit(*scaled, rng).astype(np.float64)
+            self.raw_mean_ = self._raw_mean(raw, *scaled)
+        self.constant_ = False
+        self._keep(raw, source, counts)
+        return self
+
+    def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
+        raise NotImplementedError
+
+    def _raw_mean(self, raw: FloatArray, source: Empirical, target: Empirical) -> float:
+        """The mean that theory puts at one: over the source for the plain ratio."""
+        return float(source.mass @ raw)
+
+    def _check_parameters(self) -> None:
+        """Refuse constructor parameters out of range; the subclass says which."""
+
+    def _constant(self, n_rows: int) -> Self:
+        self.constant_ = True
+        self.weights_ = np.ones(n_rows)
+        self.raw_mean_ = 1.0
+        self.effective_sample_size_ = float(n_rows)
+        return self
+
+    def _keep(self, raw: FloatArray, source: Empirical, counts: FloatArray | None) -> None:
+        if not np.isfinite(raw).all() or not (raw > 0).any():
+            raise NoOverlapError(NO_OVERLAP.format("every raw weight is 0 or not finite"))
+        self.weights_ = normalise(source.spread(raw), counts)
+        rows_that_count = self.weights_ if counts is None else self.weights_ * counts
+        self.effective_sample_size_ = effective_sample_size(rows_that_count)
+        self._warn()
+
+    def _warn(self) -> None:
+        n_rows, size = len(self.weights_), self.effective_sample_size_
+        if size < max(5, 0.01 * n_rows):
+            warnings.warn(
+                f"{type(self).__name__}: the weights are worth {size:.1f} equally weighted rows out of {n_rows}. "
+                "Source and target hardly overlap; a fit on so few rows is unstable. Flatten the weights "
+                "(flattening < 1), use RULSIF, or drop columns that differ by construction.",
+                FewEffectiveRowsWarning,
+                stacklevel=4,
+            )
+        if not 0.5 <= self.raw_mean_ <= 2:
+            warnings.warn(
+                f"{type(self).__name__}: the fitted ratio has mean {self.raw_mean_:.3g} where theory demands 1. "
+                "The weights are normalised, but the ratio fits badly: widen the grids of width and reg, or check "
+                "that source and target overlap.",
+                RawMeanWarning,
+                stacklevel=4,
+            )
+
+    def _scaled(self, sample: Empirical) -> Empirical:
+        return Empirical(self._scale_rows(sample.rows), sample.mass, sample.position)
+
+    def _scale_rows(self, rows: FloatArray) -> FloatArray:
+        return ((rows - self.center_) / self.scale_).astype(rows.dtype, copy=False)
+
+
+class InductiveRatio(RatioEstimator):
+    """A ratio estimator that is a function, and so can be evaluated and scored on new rows.
+
+    A subclass also writes ``_ratio(rows)``, the raw ratio at scaled rows.
+    """
+
+    eta_: float = 0.0  # of the relative ratio that is estimated; 0 for the plain one
+
+    def predict(self, X: Any) -> FloatArray:
+        """The ratio at rows `X`, as fitted: not normalised, never negative.
+
+        ``weights_`` is this at the source rows, divided by its mean (`ClassifierRatio` apart, whose weights are
+        cross-fitted).
+        """
+        check_is_fitted(self, "weights_")
+        rows = check_source(self, X, reset=False)
+        if self.constant_:
+            return np.ones(len(rows))
+        with one_blas_thread():
+            return np.asarray(self._ratio(self._scale_rows(rows)), dtype=np.float64)
+
+    def score(self, X: Any, y: Any = None, *, target: Any = None) -> float:
+        """−J', the negative squared error of the ratio up to a constant: greater is better.
+
+        J' = ½(1−η)·mean_source g² + ½η·mean_target g² − mean_target g, on rows that may be new. Without a target
+        `X` stands for both domains.
+        """
+        check_is_fitted(self, "weights_")
+        on_source = self.predict(X)
+        if target is None:
+            warnings.warn(
+                f"{type(self).__name__}.score got no target: the source rows stand for both domains.",
+                NoTargetWarning,
+                stacklevel=2,
+            )
+            on_target = on_source
+        else:
+            on_target = self.predict(match_columns(target, X))
+        squares = (1 - self.eta_) * np.mean(on_source**2) + self.eta_ * np.mean(on_target**2)
+        return float(np.mean(on_target) - squares / 2)
+
+    def _ratio(self, rows: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+
+class GaussianRatio(InductiveRatio):
+    """A ratio modelled as g(x) = Σ β_l exp(−‖x − c_l‖² / 2σ²) with centres among the target rows."""
+
+    width: Any
+    n_centers: int
+    centers: Any
+
+    def _check_parameters(self) -> None:
+        check_count("n_centers", self.n_centers)
+        if self.width is not None:
+            check_grid("width", self.width)
+
+    def _basis(
+        self, source: Empirical, target: Empirical, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """Centres (scaled) and the falling grid of widths."""
+        if self.centers is None:
+            # The rows of an `Empirical` are shuffled already: the first ones are a draw without replacement.
+            self.centers_ = target.rows[: self.n_centers].copy()
+        else:
+            given = check_target(self, self.centers, self.centers, least=1)
+            self.centers_ = self._scale_rows(given.astype(source.rows.dtype, copy=False))
+        if self.width is not None:
+            return self.centers_, check_grid("width", self.width)
+        median = median_distance(np.concatenate([source.rows, target.rows]), rng)
+        return self.centers_, median * WIDTH_FACTORS
+
+    def _ratio(self, rows: FloatArray) -> FloatArray:
+        values = np.empty(len(rows))
+        coef = self.coef_.astype(rows.dtype, copy=False)
+        for block in blocks(len(rows)):
+            values[block] = gaussian(rows[block], self.centers_, self.width_) @ coef
+        return values
+
+    def _check_overlap(self, source: Empirical) -> None:
+        largest = max(
+            float(gaussian(source.rows[block], self.centers_, self.width_).mean(axis=1).max())
+            for block in blocks(len(source))
+        )
+        if largest <= 1e-12:
+            raise NoOverlapError(
+                NO_OVERLAP.format(f"the largest mean kernel value of a source row is {largest:.1e}")
+            )
+
+
+def fold_of_rows(n_rows: int, n_folds: int = 5) -> tuple[IntArray, int]:
+    """The fold of each row, and the number of folds: as many as asked for, or as there are rows.
+
+    Rows of an `Empirical` are shuffled already, so the first fifth is a random fifth.
+    """
+    n_folds = min(n_folds, n_rows)
+    if n_folds < 2:
+        raise InputError(
+            "Choosing width and reg by folds needs at least two distinct rows in the source and in the target. "
+            "Give width= and reg=, or more rows."
+        )
+    return np.arange(n_rows) * n_folds // n_rows, n_folds
+
+
+NO_OVERLAP = (
+    "Source and target share no region ({}). No weighting of the source rows can look like the target: drop columns "
+    "that differ by construction (identifiers, dates), or collect source rows nearer to the target."
+)
+
+
+def _pooled_scale(
+    source: Empirical, target: Empirical, standardize: bool
+) -> tuple[FloatArray, FloatArray, bool]:
+    """Centre and scale of the even mixture of both domains, and whether any column varies at all.
+
+    Even, so that the scale does not depend on which table happens to be longer. A constant column keeps its unit:
+    it adds nothing to any distance.
+    """
+    means = [sample.mass @ sample.rows.astype(np.float64) for sample in (source, target)]
+    center = (means[0] + means[1]) / 2
+    variance = sum(
+        sample.mass @ np.square(sample.rows.astype(np.float64) - center) for sample in (source, target)
+    ) / np.float64(2)
+    tiny = np.spacing(np.abs(center)) ** 2 * 16
+    varies = variance > tiny
+    scale = np.where(varies, np.sqrt(variance), 1.0) if standardize else np.ones_like(center)
+    return center, scale, bool(varies.any())

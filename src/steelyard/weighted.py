@@ -1,0 +1,250 @@
+"""Empirical risk minimisation under importance weights: ERM, EIWERM, IWERM and RIWERM in one class."""
+
+from __future__ import annotations
+
+import warnings
+from copy import deepcopy
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import issparse
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from steelyard.arrays import FloatArray
+from steelyard.check import (
+    check_range,
+    check_same_length,
+    check_source,
+    check_target,
+    check_weights,
+    match_columns,
+)
+from steelyard.errors import InputError, InputTypeError, NoTargetWarning
+from steelyard.ratio import ULSIF
+from steelyard.target import Target
+from steelyard.weightable import require_weight_parameter
+from steelyard.weights import effective_sample_size, flatten
+
+
+def _estimator_has(method: str) -> Any:
+    def check(self: _Weighted) -> bool:
+        getattr(getattr(self, "estimator_", self.estimator), method)  # its AttributeError is the message
+        return True
+
+    return check
+
+
+class _Weighted(MetaEstimatorMixin, BaseEstimator):
+    __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name scikit-learn looks for)
+
+    def __init__(
+        self, estimator: Any, ratio: Any = None, flattening: float = 1.0, preprocess: Any = None
+    ) -> None:
+        self.estimator = estimator
+        self.ratio = ratio
+        self.flattening = flattening
+        self.preprocess = preprocess
+
+    def fit(self, X: Any, y: Any, *, target: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit on labelled source rows, weighted to look like the target.
+
+        Parameters
+        ----------
+        X : table of shape (n_source, n_columns)
+            Source rows.
+        y : array of shape (n_source,)
+            Their labels.
+        target : Target or table of shape (n_target, n_columns), default=None
+            Rows to predict; labels are not needed and not looked at. Data frames are matched by column name.
+        sample_weight : array of shape (n_source,), default=None
+            How often each source row counts; multiplies the importance.
+        """
+        name = require_weight_parameter(self.estimator)
+        check_range("flattening", self.flattening, 0, 1)
+        if y is None:
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: give one label a source row."
+            )
+        rows, goal = self._prepare(X, target)
+        check_same_length(rows, y)
+        n_rows = len(rows)
+        counts = check_weights(sample_weight, n_rows)
+        self.weights_ = self._importance(rows, goal, n_rows, counts)
+        self.effective_sample_size_ = effective_sample_size(
+            self.weights_ if counts is None else self.weights_ * counts
+        )
+        # Equal weights must give the very fit that no weights give, and for some estimators (a forest's bootstrap)
+        # weights of one are not the same as none.
+        weights = counts if np.all(self.weights_ == 1) else _times(self.weights_, counts)
+        keywords = {} if weights is None else {name: weights}
+        self.estimator_ = clone(self.estimator)
+        # With routing on, the keyword would need a request on every step inside; by its full name it always arrives.
+        with config_context(enable_metadata_routing=False):
+            self.estimator_.fit(rows, y, **keywords)
+        return self
+
+    def _prepare(self, X: Any, target: Any) -> tuple[Any, Any]:
+        """Source and target rows as ratio and estimator see them; the second is None without a target."""
+        if self.preprocess is None:
+            rows = check_source(self, X)
+            goal = None if target is None else check_target(self, target, X)
+            # A frame goes on as a frame, for inner steps that ask for columns by name.
+            return (X if hasattr(X, "columns") else rows), goal
+        # What comes in need not be numeric: the transformer is there to make it so.
+        validate_data(self, X, skip_check_array=True)
+        goal = None if target is None else match_columns(target, X)
+        self.preprocess_ = clone(self.preprocess).fit(X)
+        return self._transformed(X), None if goal is None else self._transformed(goal)
+
+    def _transformed(self, X: Any) -> Any:
+        rows = self.preprocess_.transform(X)
+        if issparse(rows):
+            raise InputTypeError(
+                f"preprocess ({type(self.preprocess).__name__}) gives sparse rows, dense ones are needed: set "
+                "sparse_output=False on the encoder, or sparse_threshold=0 on the ColumnTransformer."
+            )
+        return rows
+
+    def _importance(
+        self, rows: Any, goal: Any, n_rows: int, counts: FloatArray | None
+    ) -> FloatArray:
+        if goal is None:
+            warnings.warn(
+                f"{type(self).__name__}.fit got no target, so every weight is 1 and no shift is corrected. "
+                "Pass target=Target(rows_to_predict).",
+                NoTargetWarning,
+                stacklevel=3,
+            )
+            return np.ones(n_rows)
+        if self.flattening == 0:
+            return np.ones(n_rows)
+        self.ratio_ = clone(ULSIF() if self.ratio is None else self.ratio)
+        source = rows if self.preprocess is not None else np.asarray(rows)
+        self.ratio_.fit(source, target=Target(goal), sample_weight=counts)
+        if np.all(self.ratio_.weights_ == 1):
+            return np.ones(n_rows)
+        return flatten(self.ratio_.weights_, self.flattening, counts)
+
+    def _rows(self, X: Any) -> Any:
+        check_is_fitted(self, "estimator_")
+        if self.preprocess is None:
+            rows = check_source(self, X, reset=False)
+            return X if hasattr(X, "columns") else rows
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return self._transformed(X)
+
+    def predict(self, X: Any) -> Any:
+        """Predictions of the weighted fit."""
+        rows = self._rows(X)
+        return self.estimator_.predict(rows)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.target_tags = deepcopy(inner.target_tags)
+        tags.target_tags.required = True
+        tags.classifier_tags = deepcopy(inner.classifier_tags)
+        tags.regressor_tags = deepcopy(inner.regressor_tags)
+        return tags
+
+
+def _times(weights: FloatArray, counts: FloatArray | None) -> FloatArray:
+    return weights if counts is None else weights * counts
+
+
+_SHARED = """
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator whose ``fit`` takes row weights
+        Plain, a Pipeline, a search or a TransformedTargetRegressor. One that takes no weights is refused by name.
+    ratio : ratio estimator, default=None
+        Where the weights come from; None is ``ULSIF()``. ``RULSIF(eta)`` gives RIWERM.
+    flattening : float in [0, 1], default=1.0
+        γ, the power the weights are raised to: 1 is IWERM, values between are EIWERM, 0 is plain ERM.
+    preprocess : transformer, default=None
+        Fitted on the source rows, applied to source and target alike, before ratio and estimator. Preprocessing
+        belongs here: as a later step of a Pipeline this estimator would see the source transformed and the target
+        raw. (An inner Pipeline as `estimator` is fine; it serves the predictor alone.)
+
+    Attributes
+    ----------
+    estimator_ : the fitted estimator.
+    ratio_ : the fitted ratio estimator (absent with flattening=0 or without a target).
+    weights_ : flattened importance of each source row, mean one; exactly one with flattening=0.
+    effective_sample_size_ : what the weights are worth in equally weighted rows.
+    preprocess_ : the fitted transformer (absent without `preprocess`).
+
+    Notes
+    -----
+    flattening=0, and RULSIF(eta=1), equal the plain fit bit for bit: the estimator is then called without weights.
+
+    Choose `flattening`, `ratio__eta` and the estimator's own parameters with `ImportanceWeightedSearchCV`. Plain
+    ``GridSearchCV`` scores on source rows, where no weighting can look better than none: it answers flattening=0
+    however large the shift.
+"""
+
+
+class WeightedRegressor(RegressorMixin, _Weighted):
+    __doc__ = (
+        """Regression under covariate shift: min_f Σ w(x_i)^γ ℓ(f(x_i), y_i) with w = p_target / p_source.
+
+    (Survey, sections 3.1 and 4.)"""
+        + _SHARED
+        + """
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from steelyard import Target, WeightedRegressor
+    >>> from steelyard.data import sinc_toy
+    >>> X, y, X_target, y_target = sinc_toy(random_state=0)
+    >>> plain = WeightedRegressor(Ridge(), flattening=0).fit(X, y, target=Target(X_target))
+    >>> weighted = WeightedRegressor(Ridge()).fit(X, y, target=Target(X_target))
+    >>> bool(weighted.score(X_target, y_target) > plain.score(X_target, y_target))
+    True
+    """
+    )
+
+
+class WeightedClassifier(ClassifierMixin, _Weighted):
+    __doc__ = (
+        """Classification under covariate shift: min_f Σ w(x_i)^γ ℓ(f(x_i), y_i) with w = p_target / p_source.
+
+    Labels may be strings, and of any number of classes. (Survey, sections 3.1 and 4.)"""
+        + _SHARED
+        + """
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from steelyard import Target, WeightedClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X, X_target = rng.normal(0, 1, (200, 2)), rng.normal(1, 0.5, (100, 2))
+    >>> y = np.where(X[:, 0] > X[:, 1] ** 2, "yes", "no")
+    >>> model = WeightedClassifier(LogisticRegression()).fit(X, y, target=Target(X_target))
+    >>> model.predict_proba(X_target).shape
+    (100, 2)
+    """
+    )
+
+    @property
+    def classes_(self) -> Any:
+        """The labels, in the order of the columns of ``predict_proba``."""
+        return self.estimator_.classes_
+
+    @available_if(_estimator_has("predict_proba"))
+    def predict_proba(self, X: Any) -> Any:
+        """Class probabilities of the weighted fit."""
+        rows = self._rows(X)
+        return self.estimator_.predict_proba(rows)
+
+    @available_if(_estimator_has("decision_function"))
+    def decision_function(self, X: Any) -> Any:
+        """Decision values of the weighted fit."""
+        rows = self._rows(X)
+        return self.estimator_.decision_function(rows)
