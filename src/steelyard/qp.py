@@ -116,19 +116,26 @@ def solve_box_slab(
     return x, certify(x, matrix @ x, linear, bounds, multipliers, result.info.iter, tol)
 
 
-def solve_non_negative(
-    matrix: FloatArray, linear: FloatArray, tol: float
-) -> tuple[FloatArray, Certificate]:
-    """min ½xᵀQx − cᵀx over x ≥ 0, by piqp."""
-    n = len(linear)
-    result = _piqp(matrix, -linear, x_l=np.zeros(n))
+def solve_non_negative(matrix: FloatArray, linear: FloatArray, tol: float) -> tuple[FloatArray, Certificate]:
+    """min ½xᵀQx − cᵀx over x ≥ 0, by piqp, scaled to a unit diagonal and a unit linear term.
+
+    The scaling matters: a basis function that hardly any source row touches has a tiny diagonal and a huge
+    coefficient, and both would drown the others. The certificate is that of the scaled problem, its objective that
+    of the problem as given.
+    """
+    per_column = 1 / np.sqrt(np.maximum(matrix.diagonal(), np.finfo(np.float64).tiny))
+    scaled_linear = linear * per_column
+    size = max(float(np.max(np.abs(scaled_linear))), np.finfo(np.float64).tiny)
+    scaled_matrix, scaled_linear = matrix * per_column * per_column[:, None], scaled_linear / size
+    result = _piqp(scaled_matrix, -scaled_linear, x_l=np.zeros(len(linear)))
     x = np.maximum(result.x, 0)
-    product = matrix @ x
     at_zero = np.maximum(result.z_bl, 0)
-    objective = float(x @ product / 2 - linear @ x)
-    dual = float(np.max(np.abs(product - linear - at_zero)))
+    product = scaled_matrix @ x
+    objective = float(x @ product / 2 - scaled_linear @ x)
+    dual = float(np.max(np.abs(product - scaled_linear - at_zero)))
     gap = float(x @ at_zero) / max(1.0, abs(objective))
-    return x, Certificate(objective, 0.0, dual, gap, result.info.iter, max(dual, gap) <= tol)
+    solved = max(dual, gap) <= tol
+    return x * per_column * size, Certificate(objective * size**2, 0.0, dual, gap, result.info.iter, solved)
 
 
 def _piqp(matrix: FloatArray, linear: FloatArray, **constraints: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -12,28 +13,30 @@ from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.model_selection._search import BaseSearchCV
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import has_fit_parameter
 
 from steelyard.arrays import FloatArray
 from steelyard.check import match_columns
-from steelyard.errors import NoOverlapError, NoTargetWarning, ParameterError
-from steelyard.ratio import ULSIF
+from steelyard.errors import InputError, NoOverlapError, NoTargetWarning, ParameterError
+from steelyard.ratio import default_ratio
 from steelyard.target import Target
 
 RowScores = Callable[[Any, Any, Any], FloatArray]
 
 
 def _negative_square(model: Any, X: Any, y: Any) -> FloatArray:
-    return -_per_row(np.square(np.asarray(y, dtype=np.float64) - model.predict(X)))
+    return -np.square(_residuals(model, X, y)).mean(axis=1)
 
 
 def _negative_absolute(model: Any, X: Any, y: Any) -> FloatArray:
-    return -_per_row(np.abs(np.asarray(y, dtype=np.float64) - model.predict(X)))
+    return -np.abs(_residuals(model, X, y)).mean(axis=1)
 
 
-def _per_row(losses: FloatArray) -> FloatArray:
-    return losses if losses.ndim == 1 else np.asarray(losses.mean(axis=1))
+def _residuals(model: Any, X: Any, y: Any) -> FloatArray:
+    """Rows by outputs; both sides are made two-dimensional, or a column minus a row would be a square."""
+    truth = np.asarray(y, dtype=np.float64)
+    return truth.reshape(len(truth), -1) - np.asarray(model.predict(X)).reshape(len(truth), -1)
 
 
 def _hit(model: Any, X: Any, y: Any) -> FloatArray:
@@ -108,7 +111,7 @@ def judging_weights(estimator: Any, X: Any, target: Any, ratio: Any) -> FloatArr
     if preprocess is not None:
         fitted = clone(preprocess).fit(rows)
         rows, goal = fitted.transform(rows), fitted.transform(goal)
-    judge = clone(ULSIF() if ratio is None else ratio).fit(rows, target=Target(goal))
+    judge = clone(default_ratio() if ratio is None else ratio).fit(rows, target=Target(goal))
     return np.asarray(judge.weights_)
 
 
@@ -163,7 +166,7 @@ def iwcv_score(
     target : Target or table
         The rows to predict.
     ratio : ratio estimator, default=None
-        The judge; None is ``ULSIF()``.
+        The judge; None is ``ULSIF(random_state=0)``.
     scoring : str or callable, default=None
         "neg_mean_squared_error" (default for regressors), "neg_mean_absolute_error", "accuracy" (default for
         classifiers), "neg_log_loss", "neg_brier_score", or a function (estimator, X, y) giving one score a row.
@@ -236,7 +239,7 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
     param_grid : dict or list of dicts
         As in ``GridSearchCV``.
     ratio : ratio estimator, default=None
-        The judge; None is ``ULSIF()``.
+        The judge; None is ``ULSIF(random_state=0)``.
     scoring, cv
         As in `iwcv_score`.
     rule : {"best", "one-standard-error"}, default="best"
@@ -293,6 +296,10 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
         """Search on labelled source rows, judged for the target, and refit the chosen candidate on all of them."""
         if self.rule not in ("best", "one-standard-error"):
             raise ParameterError(f'rule must be "best" or "one-standard-error"; got {self.rule!r}.')
+        if y is None:
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: give one label a source row."
+            )
         X, y = indexable(X, y)
         score = row_scores(self.scoring, self.estimator)
         self.judging_weights_ = judging_weights(self.estimator, X, target, self.ratio)
@@ -324,6 +331,11 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
 
     def _mean_row_score(self, model: Any, X: Any, y: Any) -> float:
         return float(np.mean(row_scores(self.scoring, model)(model, X, y)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags = deepcopy(get_tags(self.estimator).target_tags)
+        return tags
 
     def _run_search(self, evaluate_candidates: Any) -> None:
         raise AssertionError("fit does not go through the search loop of BaseSearchCV")

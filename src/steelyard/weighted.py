@@ -25,7 +25,7 @@ from steelyard.check import (
     match_columns,
 )
 from steelyard.errors import InputError, InputTypeError, NoTargetWarning
-from steelyard.ratio import ULSIF
+from steelyard.ratio import default_ratio
 from steelyard.target import Target
 from steelyard.weightable import require_weight_parameter
 from steelyard.weights import effective_sample_size, flatten
@@ -123,7 +123,7 @@ class _Weighted(MetaEstimatorMixin, BaseEstimator):
             return np.ones(n_rows)
         if self.flattening == 0:
             return np.ones(n_rows)
-        self.ratio_ = clone(ULSIF() if self.ratio is None else self.ratio)
+        self.ratio_ = clone(default_ratio() if self.ratio is None else self.ratio)
         source = rows if self.preprocess is not None else np.asarray(rows)
         self.ratio_.fit(source, target=Target(goal), sample_weight=counts)
         if np.all(self.ratio_.weights_ == 1):
@@ -164,7 +164,7 @@ _SHARED = """
     estimator : scikit-learn estimator whose ``fit`` takes row weights
         Plain, a Pipeline, a search or a TransformedTargetRegressor. One that takes no weights is refused by name.
     ratio : ratio estimator, default=None
-        Where the weights come from; None is ``ULSIF()``. ``RULSIF(eta)`` gives RIWERM.
+        Where the weights come from; None is ``ULSIF(random_state=0)``. ``RULSIF(eta)`` gives RIWERM.
     flattening : float in [0, 1], default=1.0
         γ, the power the weights are raised to: 1 is IWERM, values between are EIWERM, 0 is plain ERM.
     preprocess : transformer, default=None

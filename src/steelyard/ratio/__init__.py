@@ -7,3 +7,8 @@ from steelyard.ratio.lsif import LSIF
 from steelyard.ratio.ulsif import RULSIF, ULSIF
 
 __all__ = ["KLIEP", "KMM", "LSIF", "RULSIF", "ULSIF", "ClassifierRatio"]
+
+
+def default_ratio() -> ULSIF:
+    """The ratio estimator used where none is named; seeded, so that the same tables give the same model."""
+    return ULSIF(random_state=0)

@@ -26,7 +26,7 @@ LARGEST_LOGIT = 50.0
 class ClassifierRatio(InductiveRatio):
     """The ratio by telling the domains apart: w(x) = p(target | x) / p(source | x), both domains given equal prior.
 
-    Every source row is judged by a classifier that has not seen it (`cv` folds), and the scores are calibrated by a
+    Every source row is judged by a classifier that has not seen it (`n_folds` folds), and the scores are calibrated by a
     logistic curve, so ``weights_`` do not carry the overconfidence of a classifier on its own training rows.
     ``predict`` uses the classifier fitted on all rows, with the same calibration.
 
@@ -36,7 +36,7 @@ class ClassifierRatio(InductiveRatio):
     ----------
     estimator : classifier with predict_proba or decision_function, default=None
         None takes standardised columns, their squares and products (up to 50 columns), and logistic regression.
-    cv : int, default=5
+    n_folds : int, default=5
         Number of folds.
     random_state : int, Generator or None, default=None
         For the folds.
@@ -60,13 +60,13 @@ class ClassifierRatio(InductiveRatio):
 
     standardize = False
 
-    def __init__(self, estimator: Any = None, *, cv: int = 5, random_state: Any = None) -> None:
+    def __init__(self, estimator: Any = None, *, n_folds: int = 5, random_state: Any = None) -> None:
         self.estimator = estimator
-        self.cv = cv
+        self.n_folds = n_folds
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        check_count("cv", self.cv, low=2)
+        check_count("n_folds", self.n_folds, low=2)
         if self.estimator is not None and not (
             hasattr(self.estimator, "predict_proba") or hasattr(self.estimator, "decision_function")
         ):
@@ -81,7 +81,7 @@ class ClassifierRatio(InductiveRatio):
         mass = np.concatenate([source.mass, target.mass])
         uniform = source.uniform and target.uniform
         counts = None if uniform else np.concatenate([s.mass * len(s) for s in (source, target)])
-        n_folds = min(self.cv, len(source), len(target))
+        n_folds = min(self.n_folds, len(source), len(target))
         fold = np.concatenate([fold_of_rows(len(sample), n_folds)[0] for sample in (source, target)])
         scores = np.empty(len(rows))
         for f in range(n_folds):

@@ -25,8 +25,7 @@ class LSIF(GaussianRatio):
     ----------
     width, reg : positive number or list of them, default=None
         σ (in units of the standardised columns) and λ. None chooses from nine widths between 1/8 and twice the
-        median distance, and nine regs between 0.001 and 10, the latter relative to the largest entry of h (beyond
-        which every coefficient is zero).
+        median distance, and seven regs between 0.001 and 1 (beyond which every coefficient is zero).
     n_centers, centers, standardize, random_state
         As in `RULSIF`.
     tol : float, default=1e-6
@@ -83,7 +82,8 @@ class LSIF(GaussianRatio):
         _, second = basis_moments(
             source.rows, source.mass, centers, widths, fold=fold_source, n_folds=n_folds
         )
-        regs = REGS[2:] if self.reg is None else check_grid("reg", self.reg)
+        # h is at most one, so a larger reg than that leaves no coefficient.
+        regs = REGS[REGS <= 1] if self.reg is None else check_grid("reg", self.reg)
         w, r = 0, 0
         if len(widths) * len(regs) > 1:
             self.widths_, self.regs_ = widths, regs
@@ -115,6 +115,8 @@ def held_out(
     for f in range(len(second)):
         rest_second = (total_second - second[f]) / (1 - mass_source[f])
         rest_first = (total_first - first[f]) / (1 - mass_target[f])
-        coef, _ = solve_non_negative(rest_second, rest_first - reg, tol)
+        coef, certificate = solve_non_negative(rest_second, rest_first - reg, tol)
+        if not certificate.solved:
+            return np.inf  # hardly any source row near a centre: not a width to choose
         score += coef @ second[f] @ coef / 2 / mass_source[f] - first[f] @ coef / mass_target[f]
     return float(score / len(second))

@@ -1,0 +1,32 @@
+"""Data to learn and to test with: toy problems, shifts made to measure, and loaders of the published tables."""
+
+from steelyard.data.loaders import Table, data_folder, load_table, table_names
+from steelyard.data.shifts import (
+    biased_split,
+    class_conditional_shift,
+    class_prior_shift,
+    full_distribution_shift,
+    independent_component_shift,
+    label_noise,
+    natural_split,
+    rotate,
+)
+from steelyard.data.toy import GaussianPair, gaussian_pair, sinc_toy
+
+__all__ = [
+    "GaussianPair",
+    "Table",
+    "biased_split",
+    "class_conditional_shift",
+    "class_prior_shift",
+    "data_folder",
+    "full_distribution_shift",
+    "gaussian_pair",
+    "independent_component_shift",
+    "label_noise",
+    "load_table",
+    "natural_split",
+    "rotate",
+    "sinc_toy",
+    "table_names",
+]
