@@ -61,6 +61,7 @@ def _row_keys(table: FloatArray) -> FloatArray:
     """
     factors = np.random.default_rng(0).uniform(1.0, 2.0, size=table.shape[1])
     keys = np.zeros(len(table))
-    for column, factor in zip(table.T, factors, strict=True):
-        keys += column.astype(np.float64) * factor
+    with np.errstate(over="ignore", invalid="ignore"):  # keys beyond the range only leave copies unmerged
+        for column, factor in zip(table.T, factors, strict=True):
+            keys += column.astype(np.float64) * factor
     return keys

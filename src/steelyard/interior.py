@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dsyrk
@@ -27,23 +29,28 @@ def solve_box_slab_low_rank(
 ) -> tuple[FloatArray, Certificate]:
     """min ½xᵀ(GGᵀ + D)x − cᵀx over 0 ≤ x ≤ u, low ≤ Σx ≤ high.
 
-    Mehrotra's predictor-corrector from a point inside all constraints. The slab's barrier is one more column beside
-    G, so each step solves a system of the size of the rank: O(n r²) time, and no copy of G.
+    Mehrotra's predictor-corrector from a point inside all constraints. Each step solves a system of the size of the
+    rank: O(n r²) time, and no copy of G.
     """
     scale = max(1.0, float(np.max(np.abs(linear))))
     problem = _Scaled(factor, diagonal / scale, linear / scale, bounds, scale)
-    point = _Point.inside(problem, start)
+    state = _State.inside(problem, start)
     for iteration in range(max_iter + 1):
-        certificate = point.certificate(problem, iteration, tol, truncation)
+        certificate = state.certificate(problem, iteration, tol, truncation)
         # A hundredth of the tolerance costs one or two steps and makes the objective agree to eight digits.
         worst = max(certificate.gap, certificate.dual_residual, certificate.primal_residual)
         if worst <= tol / 100 or iteration == max_iter:
             break
-        advanced = point.step(problem)
-        if advanced is None:
-            break
-        point = advanced
-    return point.x, certificate
+        newton = _Newton(state, problem)
+        predictor = newton.direction(0.0)
+        now = state.complementarity(problem)
+        after = state.moved(predictor, state.longest(predictor, problem)).complementarity(problem)
+        step = newton.direction(now * (after / now) ** 3, predictor)
+        length = 0.99 * state.longest(step, problem)
+        if not length > 1e-8:
+            break  # rounding leaves no step to take; the certificate says how far it came
+        state = state.moved(step, length)
+    return state.x, certificate
 
 
 class _Scaled:
@@ -61,63 +68,56 @@ class _Scaled:
     def product(self, x: FloatArray) -> FloatArray:
         return self.factor @ (self.factor.T @ x) / self.scale + self.diagonal * x
 
-    def solver(self, barrier: FloatArray, slab: float) -> _Woodbury:
-        return _Woodbury(self.factor, self.diagonal + barrier, slab, self.scale)
-
 
 class _Woodbury:
-    """Solves with T + GGᵀ/scale + slab·11ᵀ, T diagonal, through a system of the size of the rank plus one."""
+    """Solves with T + GGᵀ/scale, T diagonal, through a system of the size of the rank."""
 
-    def __init__(self, factor: FloatArray, diagonal: FloatArray, slab: float, scale: float) -> None:
-        self.factor, self.diagonal, self.slab, self.scale = factor, diagonal, slab, scale
-        n, rank = factor.shape
-        small = np.zeros((rank + 1, rank + 1), order="F")
-        root = 1 / np.sqrt(diagonal)
-        inner = np.zeros((rank, rank), order="F")
+    def __init__(self, problem: _Scaled, barrier: FloatArray) -> None:
+        self.factor, self.scale = problem.factor, problem.scale
+        self.diagonal = problem.diagonal + barrier
+        n, rank = self.factor.shape
+        small = np.zeros((rank, rank), order="F")
+        root = 1 / np.sqrt(self.diagonal)
         for block in blocks(n, GRAM_ROWS):
-            scaled = factor[block] * root[block, None]
-            inner = dsyrk(1 / scale, scaled, beta=1.0, c=inner, trans=1, overwrite_c=1)
-        small[:rank, :rank] = inner
-        small[:rank, rank] = np.sqrt(slab / scale) * (factor.T @ (1 / diagonal))
-        small[rank, rank] = slab * np.sum(1 / diagonal)
-        small[np.diag_indices(rank + 1)] += 1
+            scaled = self.factor[block] * root[block, None]
+            small = dsyrk(1 / self.scale, scaled, beta=1.0, c=small, trans=1, overwrite_c=1)
+        small[np.diag_indices(rank)] += 1
         self.cholesky = cho_factor(small, lower=False, overwrite_a=True, check_finite=False)
 
     def solve(self, right: FloatArray) -> FloatArray:
         x = self._solve_once(right)
         # One round of refinement: the small system is badly conditioned near the end.
-        return x + self._solve_once(right - self._apply(x))
-
-    def _apply(self, x: FloatArray) -> FloatArray:
-        return self.diagonal * x + self.factor @ (self.factor.T @ x) / self.scale + self.slab * x.sum()
+        rest = right - self.diagonal * x - self.factor @ (self.factor.T @ x) / self.scale
+        return x + self._solve_once(rest)
 
     def _solve_once(self, right: FloatArray) -> FloatArray:
         scaled = right / self.diagonal
-        inner = np.append(
-            self.factor.T @ scaled / np.sqrt(self.scale), np.sqrt(self.slab) * scaled.sum()
-        )
-        back = cho_solve(self.cholesky, inner, check_finite=False)
-        correction = self.factor @ back[:-1] / np.sqrt(self.scale) + np.sqrt(self.slab) * back[-1]
-        return np.asarray(scaled - correction / self.diagonal)
+        back = cho_solve(self.cholesky, self.factor.T @ scaled, check_finite=False)
+        return np.asarray(scaled - self.factor @ back / self.scale / self.diagonal)
 
 
-class _Point:
-    """Primal point x, its sum, and the multipliers of the four constraints."""
+@dataclass(frozen=True, eq=False)
+class _State:
+    """A point, or a step from one: x, its sum, and the multipliers of x ≥ 0, x ≤ u, sum ≥ low, sum ≤ high, sum = Σx.
 
-    def __init__(
-        self, x: FloatArray, at_zero: FloatArray, at_upper: FloatArray, at_low: float, at_high: float, nu: float
-    ) -> None:
-        self.x, self.at_zero, self.at_upper = x, at_zero, at_upper
-        self.at_low, self.at_high, self.nu = at_low, at_high, nu
-        self.total = float(x.sum())
+    The sum is a variable of its own, so that an active slab is followed to full precision however close it is.
+    """
+
+    x: FloatArray
+    total: float
+    at_zero: FloatArray
+    at_upper: FloatArray
+    at_low: float
+    at_high: float
+    nu: float
 
     @classmethod
-    def inside(cls, problem: _Scaled, start: FloatArray) -> _Point:
+    def inside(cls, problem: _Scaled, start: FloatArray) -> _State:
         gradient = problem.product(start) - problem.linear
         level = float(np.mean(np.abs(gradient))) + 1e-3
         at_zero = np.maximum(gradient, 0) + level
         at_upper = np.maximum(-gradient, 0) + level * np.minimum(1.0, start / (problem.upper - start))
-        return cls(start, at_zero, at_upper, level, level, 0.0)
+        return cls(start, float(start.sum()), at_zero, at_upper, level, level, 0.0)
 
     def certificate(self, p: _Scaled, n_iter: int, tol: float, truncation: float) -> Certificate:
         multipliers = Multipliers(
@@ -126,89 +126,86 @@ class _Point:
         product = p.scale * p.product(self.x)
         return certify(self.x, product, p.scale * p.linear, p.bounds, multipliers, n_iter, tol, truncation)
 
-    def step(self, p: _Scaled) -> _Point | None:
-        """The next point, or None where rounding leaves no step to take."""
-        x, n = self.x, len(self.x)
-        above, below = self.total - p.low, p.high - self.total
-        room = p.upper - x
-        barrier = self.at_zero / x + self.at_upper / room
-        slab = self.at_low / above + self.at_high / below
-        solver = p.solver(barrier, slab)
-        stationarity = p.product(x) - p.linear - self.at_zero + self.at_upper + self.nu
-        slab_stationarity = -self.nu - self.at_low + self.at_high
-
-        def direction(target: float, second: tuple[FloatArray, FloatArray, float, float]) -> _Direction:
-            zero, upper, low, high = second
-            to_zero = (target - zero) / x - self.at_zero
-            to_upper = (target - upper) / room - self.at_upper
-            to_low = (target - low) / above - self.at_low
-            to_high = (target - high) / below - self.at_high
-            slab_right = slab_stationarity - to_low + to_high
-            dx = solver.solve(-stationarity + to_zero - to_upper - slab_right)
-            ds = float(dx.sum())
-            return _Direction(
-                dx,
-                to_zero - self.at_zero / x * dx,
-                to_upper + self.at_upper / room * dx,
-                ds,
-                to_low - self.at_low / above * ds,
-                to_high + self.at_high / below * ds,
-                slab * ds + slab_right,
-            )
-
-        def complementarity(d: _Direction, length: float) -> float:
-            moved = x + length * d.x
-            return float(
-                moved @ (self.at_zero + length * d.at_zero)
-                + (p.upper - moved) @ (self.at_upper + length * d.at_upper)
-                + (above + length * d.total) * (self.at_low + length * d.at_low)
-                + (below - length * d.total) * (self.at_high + length * d.at_high)
-            ) / (2 * n + 2)
-
-        def longest(d: _Direction) -> float:
-            pairs = [
-                (x, d.x), (room, -d.x), (self.at_zero, d.at_zero), (self.at_upper, d.at_upper),
-                (np.array([above, below, self.at_low, self.at_high]),
-                 np.array([d.total, -d.total, d.at_low, d.at_high])),
-            ]  # fmt: skip
-            shrink = min(float(np.min(step / value)) for value, step in pairs)
-            return 1.0 if shrink > -1 else -1 / shrink
-
-        none = np.zeros(n)
-        predictor = direction(0.0, (none, none, 0.0, 0.0))
-        now = complementarity(predictor, 0.0)
-        after = complementarity(predictor, longest(predictor))
-        target = now * (after / now) ** 3
-        second = (
-            predictor.x * predictor.at_zero,
-            -predictor.x * predictor.at_upper,
-            predictor.total * predictor.at_low,
-            -predictor.total * predictor.at_high,
-        )
-        final = direction(target, second)
-        length = min(1.0, 0.99 * longest(final))
-        if not np.isfinite(length) or length < 1e-8:
-            return None
-        return _Point(
-            x + length * final.x,
-            self.at_zero + length * final.at_zero,
-            self.at_upper + length * final.at_upper,
-            self.at_low + length * final.at_low,
-            self.at_high + length * final.at_high,
-            self.nu + length * final.nu,
+    def moved(self, step: _State, length: float) -> _State:
+        return _State(
+            self.x + length * step.x,
+            self.total + length * step.total,
+            self.at_zero + length * step.at_zero,
+            self.at_upper + length * step.at_upper,
+            self.at_low + length * step.at_low,
+            self.at_high + length * step.at_high,
+            self.nu + length * step.nu,
         )
 
+    def complementarity(self, p: _Scaled) -> float:
+        """Mean product of a constraint's room and its multiplier."""
+        total = (
+            self.x @ self.at_zero
+            + (p.upper - self.x) @ self.at_upper
+            + (self.total - p.low) * self.at_low
+            + (p.high - self.total) * self.at_high
+        )
+        return float(total) / (2 * len(self.x) + 2)
 
-class _Direction:
-    def __init__(
-        self,
-        x: FloatArray,
-        at_zero: FloatArray,
-        at_upper: FloatArray,
-        total: float,
-        at_low: float,
-        at_high: float,
-        nu: float,
-    ) -> None:
-        self.x, self.at_zero, self.at_upper = x, at_zero, at_upper
-        self.total, self.at_low, self.at_high, self.nu = total, at_low, at_high, nu
+    def longest(self, step: _State, p: _Scaled) -> float:
+        """The longest step, at most one, that leaves every room and every multiplier non-negative."""
+        scalars = np.array([self.total - p.low, p.high - self.total, self.at_low, self.at_high])
+        changes = np.array([step.total, -step.total, step.at_low, step.at_high])
+        shrink = min(
+            float(np.min(step.x / self.x)),
+            float(np.min(-step.x / (p.upper - self.x))),
+            float(np.min(step.at_zero / self.at_zero)),
+            float(np.min(step.at_upper / self.at_upper)),
+            float(np.min(changes / scalars)),
+        )
+        return 1.0 if shrink > -1 else -1 / shrink
+
+
+class _Newton:
+    """The linear system of one iteration, factored once and solved for predictor and corrector."""
+
+    def __init__(self, state: _State, p: _Scaled) -> None:
+        self.state, self.p = state, p
+        self.room = p.upper - state.x
+        self.above, self.below = state.total - p.low, p.high - state.total
+        self.solver = _Woodbury(p, state.at_zero / state.x + state.at_upper / self.room)
+        self.slab = state.at_low / self.above + state.at_high / self.below
+        self.stationarity = p.product(state.x) - p.linear - state.at_zero + state.at_upper + state.nu
+        self.slab_stationarity = -state.nu - state.at_low + state.at_high
+        self.sum_residual = float(state.x.sum()) - state.total
+        self.of_ones = self.solver.solve(np.ones(len(state.x)))
+
+    def direction(self, goal: float, predictor: _State | None = None) -> _State:
+        """The step toward complementarity `goal`, corrected for the second order of the predictor's step."""
+        s, second = self.state, _second_order(predictor)
+        to_zero = (goal - second[0]) / s.x - s.at_zero
+        to_upper = (goal - second[1]) / self.room - s.at_upper
+        to_low = (goal - second[2]) / self.above - s.at_low
+        to_high = (goal - second[3]) / self.below - s.at_high
+        right = self.solver.solve(to_zero - to_upper - self.stationarity)
+        slab_right = to_low - to_high - self.slab_stationarity
+        # Eliminating x leaves one equation for the sum; written so that neither a vanishing nor a huge slab term hurts.
+        free, stiffness = float(right.sum()) + self.sum_residual, float(self.of_ones.sum())
+        total = (free + stiffness * slab_right) / (self.slab * stiffness + 1)
+        nu = (self.slab * free - slab_right) / (self.slab * stiffness + 1)
+        x = right - nu * self.of_ones
+        return _State(
+            x,
+            total,
+            to_zero - s.at_zero / s.x * x,
+            to_upper + s.at_upper / self.room * x,
+            to_low - s.at_low / self.above * total,
+            to_high + s.at_high / self.below * total,
+            nu,
+        )
+
+
+def _second_order(step: _State | None) -> tuple[FloatArray | float, FloatArray | float, float, float]:
+    if step is None:
+        return 0.0, 0.0, 0.0, 0.0
+    return (
+        step.x * step.at_zero,
+        -step.x * step.at_upper,
+        step.total * step.at_low,
+        -step.total * step.at_high,
+    )

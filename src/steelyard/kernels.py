@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
-from scipy.spatial.distance import pdist
 
 from steelyard.arrays import FloatArray, IntArray
 
@@ -104,10 +103,3 @@ def _add_gram(total: FloatArray, kernel: FloatArray) -> None:
         dsyrk(1.0, kernel.T, beta=1.0, c=total, overwrite_c=1)
     else:
         total += kernel.T @ kernel
-
-
-def median_distance(rows: FloatArray, rng: np.random.Generator, at_most: int = 1000) -> float:
-    """Median distance between distinct rows, from a sample of `at_most` of them: the customary width."""
-    if len(rows) > at_most:
-        rows = rows[rng.choice(len(rows), size=at_most, replace=False)]
-    return float(np.median(pdist(rows)))

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,12 +30,15 @@ from steelyard.errors import (
     NoTargetWarning,
     RawMeanWarning,
 )
-from steelyard.kernels import blocks, gaussian, median_distance
+from steelyard.kernels import blocks, gaussian
 from steelyard.weights import effective_sample_size, normalise
 
 # Nine widths of ratio √2 around the median distance: one exponential serves them all (see `kernels`).
 WIDTH_FACTORS = 2.0 ** (np.arange(2, -7, -1) / 2)
 REGS = 10.0 ** (np.arange(2, -7, -1) / 2)
+# Kernel values below this count as zero. A centre that no source row reaches would get a boundless coefficient:
+# nothing on the source side holds it down.
+FAR_CENTER = 1e-12
 
 
 class RatioEstimator(BaseEstimator):
@@ -95,8 +99,9 @@ class RatioEstimator(BaseEstimator):
                 stacklevel=2,
             )
             return self._constant(len(rows))
+        scaled = self._scaled(source), self._scaled(goal)
+        self.median_distance_ = median_distance(*scaled)
         with one_blas_thread():
-            scaled = self._scaled(source), self._scaled(goal)
             raw = self._fit(*scaled, rng).astype(np.float64)
             self.raw_mean_ = self._raw_mean(raw, *scaled)
         self.constant_ = False
@@ -211,20 +216,17 @@ class GaussianRatio(InductiveRatio):
         if self.width is not None:
             check_grid("width", self.width)
 
-    def _basis(
-        self, source: Empirical, target: Empirical, rng: np.random.Generator
-    ) -> tuple[FloatArray, FloatArray]:
+    def _basis(self, target: Empirical) -> tuple[FloatArray, FloatArray]:
         """Centres (scaled) and the falling grid of widths."""
         if self.centers is None:
             # The rows of an `Empirical` are shuffled already: the first ones are a draw without replacement.
             self.centers_ = target.rows[: self.n_centers].copy()
         else:
             given = check_target(self, self.centers, self.centers, least=1)
-            self.centers_ = self._scale_rows(given.astype(source.rows.dtype, copy=False))
+            self.centers_ = self._scale_rows(given.astype(target.rows.dtype, copy=False))
         if self.width is not None:
             return self.centers_, check_grid("width", self.width)
-        median = median_distance(np.concatenate([source.rows, target.rows]), rng)
-        return self.centers_, median * WIDTH_FACTORS
+        return self.centers_, self.median_distance_ * WIDTH_FACTORS
 
     def _ratio(self, rows: FloatArray) -> FloatArray:
         values = np.empty(len(rows))
@@ -238,14 +240,18 @@ class GaussianRatio(InductiveRatio):
             float(gaussian(source.rows[block], self.centers_, self.width_).mean(axis=1).max())
             for block in blocks(len(source))
         )
-        if largest <= 1e-12:
+        if largest <= FAR_CENTER:
             raise NoOverlapError(
                 NO_OVERLAP.format(f"the largest mean kernel value of a source row is {largest:.1e}")
             )
 
 
-def fold_of_rows(n_rows: int, n_folds: int = 5) -> tuple[IntArray, int]:
+def fold_of_rows(n_rows: int, n_folds: int = 5, n_never_held: int = 0) -> tuple[IntArray, int]:
     """The fold of each row, and the number of folds: as many as asked for, or as there are rows.
+
+    The first `n_never_held` rows get the fold number `n_folds`, which is never held out, if enough others remain.
+    Those are the rows that serve as centres: a basis function is at its largest on its own centre, so a held-out
+    centre praises narrow widths.
 
     Rows of an `Empirical` are shuffled already, so the first fifth is a random fifth.
     """
@@ -255,13 +261,35 @@ def fold_of_rows(n_rows: int, n_folds: int = 5) -> tuple[IntArray, int]:
             "Choosing width and reg by folds needs at least two distinct rows in the source and in the target. "
             "Give width= and reg=, or more rows."
         )
-    return np.arange(n_rows) * n_folds // n_rows, n_folds
+    if n_rows - n_never_held < 5 * n_folds:
+        n_never_held = 0
+    held = np.arange(n_rows - n_never_held)
+    return np.append(np.full(n_never_held, n_folds), held * n_folds // len(held)), n_folds
 
 
 NO_OVERLAP = (
     "Source and target share no region ({}). No weighting of the source rows can look like the target: drop columns "
     "that differ by construction (identifiers, dates), or collect source rows nearer to the target."
 )
+
+
+def median_distance(source: Empirical, target: Empirical, at_most: int = 500) -> float:
+    """Median distance between rows of both domains, from a sample of each: the customary width of a kernel.
+
+    Raises `NoOverlapError` where the gap between the domains is ten times as wide as either of them: a kernel wide
+    enough to bridge it sees two points, and its weights would say nothing.
+    """
+    some, others = source.rows[:at_most], target.rows[:at_most]  # random ones: the rows are shuffled
+    across = cdist(some, others)
+    within = pdist(some), pdist(others)
+    spread = max(float(np.median(part)) if len(part) else 0.0 for part in within)
+    if across.min() > 10 * spread > 0:
+        raise NoOverlapError(
+            NO_OVERLAP.format(
+                f"the nearest rows are {across.min():.3g} standardised units apart, rows within a domain {spread:.3g}"
+            )
+        )
+    return float(np.median(np.concatenate([across.ravel(), *within])))
 
 
 def _pooled_scale(
@@ -272,11 +300,19 @@ def _pooled_scale(
     Even, so that the scale does not depend on which table happens to be longer. A constant column keeps its unit:
     it adds nothing to any distance.
     """
-    means = [sample.mass @ sample.rows.astype(np.float64) for sample in (source, target)]
-    center = (means[0] + means[1]) / 2
-    variance = sum(
-        sample.mass @ np.square(sample.rows.astype(np.float64) - center) for sample in (source, target)
-    ) / np.float64(2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        means = [sample.mass @ sample.rows.astype(np.float64) for sample in (source, target)]
+        center = (means[0] + means[1]) / 2
+        variance = sum(
+            sample.mass @ np.square(sample.rows.astype(np.float64) - center) for sample in (source, target)
+        ) / np.float64(2)
+    if not np.isfinite(variance).all():
+        column = int(np.flatnonzero(~np.isfinite(variance))[0])
+        largest = max(float(np.abs(sample.rows[:, column]).max()) for sample in (source, target))
+        raise InputError(
+            f"Column {column} has values up to {largest:.1e}, whose squares are out of range. Rescale it, or drop "
+            "rows with such values."
+        )
     tiny = np.spacing(np.abs(center)) ** 2 * 16
     varies = variance > tiny
     scale = np.where(varies, np.sqrt(variance), 1.0) if standardize else np.ones_like(center)

@@ -14,10 +14,7 @@ from steelyard.empirical import Empirical
 from steelyard.errors import NoOverlapError
 from steelyard.kernels import basis_moments, blocks, gaussian
 from steelyard.qp import Certificate
-from steelyard.ratio.base import NO_OVERLAP, GaussianRatio, fold_of_rows
-
-# A centre whose mean kernel value over the source is below this cannot be held down by the constraint.
-FAR_CENTER = 1e-12
+from steelyard.ratio.base import FAR_CENTER, NO_OVERLAP, GaussianRatio, fold_of_rows
 
 
 def mixture_proportions(
@@ -74,7 +71,8 @@ class KLIEP(GaussianRatio):
     """Kullback–Leibler importance estimation: the ratio of greatest target likelihood.
 
     Maximises mean_target log g(x) subject to mean_source g = 1, β ≥ 0, for g(x) = Σ β_l ψ_l(x) with Gaussian ψ_l
-    (survey, section 3.2). The width is chosen by the likelihood of held-out target rows (5 folds).
+    (survey, section 3.2). The width is chosen by the likelihood of held-out target rows (5 folds; rows that
+    serve as centres are never held out).
 
     The fitted ratio has mean one over the source, to rounding. ``certificate_.gap`` bounds how far the likelihood
     is from the optimum.
@@ -128,7 +126,7 @@ class KLIEP(GaussianRatio):
         check_range("tol", self.tol, 0, open_low=True)
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
-        _, widths = self._basis(source, target, rng)
+        _, widths = self._basis(target)
         means, _ = basis_moments(source.rows, source.mass, self.centers_, widths, second=False)
         chosen = 0
         if len(widths) > 1:
@@ -155,18 +153,21 @@ class KLIEP(GaussianRatio):
         None where a target row is near no such centre: its likelihood would be zero whatever the coefficients.
         """
         near = means > FAR_CENTER
+        if not near.any():
+            return near, None
         basis = np.empty((len(target), int(near.sum())), order="F")
         for block in blocks(len(target)):
             basis[block] = gaussian(target.rows[block], self.centers_[near], width)
         basis /= means[near]
-        reached = basis.shape[1] > 0 and basis.max(axis=1).min() > FAR_CENTER
+        reached = basis.max(axis=1).min() > FAR_CENTER
         return near, basis if reached else None
 
     def _held_out(self, target: Empirical, width: float, means: FloatArray) -> float:
         _, basis = self._reachable(target, width, means)
         if basis is None:
             return -np.inf
-        fold, n_folds = fold_of_rows(len(target))
+        drawn = len(self.centers_) if self.centers is None else 0  # the first target rows are the centres then
+        fold, n_folds = fold_of_rows(len(target), n_never_held=drawn)
         total = 0.0
         for f in range(n_folds):
             kept, held = fold != f, fold == f

@@ -11,10 +11,10 @@ from steelyard.check import check_count, check_range
 from steelyard.empirical import Empirical
 from steelyard.errors import NoOverlapError, ParameterError
 from steelyard.interior import solve_box_slab_low_rank
-from steelyard.kernels import blocks, gaussian, median_distance
+from steelyard.kernels import blocks, gaussian
 from steelyard.lowrank import LowRank, pivoted_cholesky
 from steelyard.qp import BoxSlab, Certificate, solve_box_slab
-from steelyard.ratio.base import NO_OVERLAP, RatioEstimator
+from steelyard.ratio.base import FAR_CENTER, NO_OVERLAP, RatioEstimator
 
 # Up to here the dense solver is the faster one (measured in benchmarks/).
 DENSE_ROWS = 150
@@ -106,8 +106,7 @@ class KMM(RatioEstimator):
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
         n = len(source)
-        pooled = np.concatenate([source.rows, target.rows])
-        self.width_ = float(self.width) if self.width is not None else median_distance(pooled, rng)
+        self.width_ = self.median_distance_ if self.width is None else float(self.width)
         counts = n * source.mass  # how often each distinct row counts; all one for a plain table
         slack = (np.sqrt(n) - 1) / np.sqrt(n) if self.slack is None else self.slack
         if self.w_max < 1 - slack:
@@ -166,7 +165,7 @@ def kernel_means(rows: FloatArray, target: Empirical, width: float) -> FloatArra
         for part in blocks(len(target), 4096):
             kernel = gaussian(rows[block], target.rows[part], width)
             means[block] += kernel @ target.mass[part].astype(kernel.dtype)
-    if means.max() <= 1e-12:
+    if means.max() <= FAR_CENTER:
         raise NoOverlapError(
             NO_OVERLAP.format(f"the largest mean kernel value of a source row is {means.max():.1e}")
         )

@@ -10,8 +10,8 @@ from steelyard.arrays import FloatArray
 from steelyard.check import check_grid, check_range
 from steelyard.empirical import Empirical
 from steelyard.kernels import basis_moments
-from steelyard.qp import solve_non_negative
-from steelyard.ratio.base import REGS, GaussianRatio, fold_of_rows
+from steelyard.qp import Certificate, solve_non_negative
+from steelyard.ratio.base import FAR_CENTER, REGS, GaussianRatio, fold_of_rows
 
 
 class LSIF(GaussianRatio):
@@ -73,15 +73,13 @@ class LSIF(GaussianRatio):
             check_grid("reg", self.reg)
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
-        centers, widths = self._basis(source, target, rng)
+        centers, widths = self._basis(target)
         fold_source, n_folds = fold_of_rows(len(source))
         fold_target, n_folds = fold_of_rows(len(target), n_folds)
         first, _ = basis_moments(
             target.rows, target.mass, centers, widths, second=False, fold=fold_target, n_folds=n_folds
         )
-        _, second = basis_moments(
-            source.rows, source.mass, centers, widths, fold=fold_source, n_folds=n_folds
-        )
+        _, second = basis_moments(source.rows, source.mass, centers, widths, fold=fold_source, n_folds=n_folds)
         # h is at most one, so a larger reg than that leaves no coefficient.
         regs = REGS[REGS <= 1] if self.reg is None else check_grid("reg", self.reg)
         w, r = 0, 0
@@ -93,12 +91,24 @@ class LSIF(GaussianRatio):
             )
             w, r = (int(k) for k in np.unravel_index(np.argmin(self.scores_), self.scores_.shape))
         self.width_, self.reg_ = float(widths[w]), float(regs[r])
-        self.coef_, self.certificate_ = solve_non_negative(
-            second[w].sum(axis=0), first[w].sum(axis=0) - self.reg_, self.tol
+        self.coef_, self.certificate_ = sparse_coefficients(
+            second[w].sum(axis=0), first[w].sum(axis=0), self.reg_, self.tol
         )
         self.certificate_.require("LSIF", self.tol)
         self._check_overlap(source)
         return self._ratio(source.rows)
+
+
+def sparse_coefficients(
+    second: FloatArray, first: FloatArray, reg: float, tol: float
+) -> tuple[FloatArray, Certificate]:
+    """min ½βᵀHβ − hᵀβ + λ1ᵀβ over β ≥ 0, where centres that no source row reaches stay at zero."""
+    near = second.diagonal() > FAR_CENTER**2
+    coef = np.zeros(len(first))
+    if not near.any():
+        return coef, Certificate(0.0, 0.0, 0.0, 0.0, 0, True)
+    coef[near], certificate = solve_non_negative(second[np.ix_(near, near)], first[near] - reg, tol)
+    return coef, certificate
 
 
 def held_out(
@@ -115,7 +125,7 @@ def held_out(
     for f in range(len(second)):
         rest_second = (total_second - second[f]) / (1 - mass_source[f])
         rest_first = (total_first - first[f]) / (1 - mass_target[f])
-        coef, certificate = solve_non_negative(rest_second, rest_first - reg, tol)
+        coef, certificate = sparse_coefficients(rest_second, rest_first, reg, tol)
         if not certificate.solved:
             return np.inf  # hardly any source row near a centre: not a width to choose
         score += coef @ second[f] @ coef / 2 / mass_source[f] - first[f] @ coef / mass_target[f]

@@ -185,7 +185,7 @@ class RULSIF(GaussianRatio):
             check_grid("reg", self.reg)
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
-        centers, widths = self._basis(source, target, rng)
+        centers, widths = self._basis(target)
         self.n_clipped_ = 0
         if self.eta_ == 1:
             # The mixture is the target itself, the ratio one everywhere; no fit could say it better.

@@ -1,0 +1,22 @@
+"""Shared fixtures."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from steelyard.data import data_folder
+
+
+@pytest.fixture
+def published_data():
+    """Skip where the published tables are not on this machine."""
+    if not (data_folder() / "auto_mpg.csv").is_file():
+        pytest.skip(f"the published data sets are not in {data_folder()} (set STEELYARD_DATA)")
+    return data_folder()
+
+
+@pytest.fixture
+def no_data(monkeypatch, tmp_path):
+    monkeypatch.setitem(os.environ, "STEELYARD_DATA", str(tmp_path))
+    return Path(tmp_path)

@@ -1,0 +1,150 @@
+"""KMM against another solver, a closed form and its own optimality conditions."""
+
+import numpy as np
+import piqp
+import pytest
+
+from steelyard import KMM
+from steelyard.empirical import empirical
+from steelyard.errors import ConvergenceError
+from steelyard.interior import solve_box_slab_low_rank
+from steelyard.kernels import gaussian
+from steelyard.lowrank import pivoted_cholesky
+from steelyard.qp import BoxSlab, solve_box_slab
+from steelyard.ratio import kmm as module
+
+
+def problem(seed):
+    """Random problems, some with the box active, some with the slab active, some with both."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(30, 200)), int(rng.integers(1, 31))
+    source = rng.normal(size=(n, d))
+    target = rng.normal(rng.uniform(0, 1.5) / np.sqrt(d), rng.uniform(0.5, 1.2), size=(int(rng.integers(20, 200)), d))
+    width = np.sqrt(2 * d) * rng.uniform(0.3, 1.5)
+    w_max = [1000.0, 2.0, 1.2][seed % 3]
+    slack = [(np.sqrt(n) - 1) / np.sqrt(n), 0.1, 0.001][(seed // 3) % 3]
+    ridge = [1e-3, 1e-5][seed % 2]
+    K = gaussian(source, source, width) + ridge * np.eye(n)
+    linear = n * gaussian(source, target, width).mean(axis=1)
+    return source, target, width, ridge, K, linear, BoxSlab(np.full(n, w_max), n * (1 - slack), n * (1 + slack))
+
+
+def reference(K, linear, bounds):
+    """piqp at tolerance 1e-10; its point is put into the box, so that its objective is that of a feasible point."""
+    n = len(linear)
+    solver = piqp.DenseSolver()
+    solver.settings.eps_abs = solver.settings.eps_rel = 1e-10
+    solver.settings.eps_duality_gap_abs = solver.settings.eps_duality_gap_rel = 1e-10
+    solver.setup(
+        np.asfortranarray(K / n),
+        -linear / n,
+        G=np.ones((1, n), order="F"),
+        h_l=np.array([bounds.low]),
+        h_u=np.array([bounds.high]),
+        x_l=np.zeros(n),
+        x_u=bounds.upper,
+    )
+    assert solver.solve() == piqp.PIQP_SOLVED
+    x = np.clip(solver.result.x, 0, bounds.upper)
+    return x, x @ K @ x / 2 - linear @ x
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_objective_is_no_worse_than_piqp(seed):
+    source, _, width, ridge, K, linear, bounds = problem(seed)
+    _, best = reference(K, linear, bounds)
+    low_rank = pivoted_cholesky(source, width, np.random.default_rng(0), max_rank=10**6, tol=1e-12)
+    thin, certificate_thin = solve_box_slab_low_rank(
+        low_rank.factor, low_rank.residual + ridge, linear, bounds, np.ones(len(linear)), tol=1e-6
+    )
+    dense, certificate = solve_box_slab(K, linear, bounds, 1e-6)
+    for x, proof in ((dense, certificate), (thin, certificate_thin)):
+        assert proof.solved
+        assert x.min() >= 0
+        assert np.all(x <= bounds.upper)
+        assert bounds.low - 1e-5 * len(x) <= x.sum() <= bounds.high + 1e-5 * len(x)
+        assert x @ K @ x / 2 - linear @ x <= best + 1e-8 * max(1, abs(best))
+
+
+def test_the_random_problems_have_active_boxes_and_slabs():
+    box = slab = 0
+    for seed in range(100):
+        *_, K, linear, bounds = problem(seed)
+        x, _ = reference(K, linear, bounds)
+        box += bool((x > 0.999 * bounds.upper).any())
+        slab += bool(min(x.sum() - bounds.low, bounds.high - x.sum()) < 1e-4 * len(x))
+    assert box >= 20
+    assert slab >= 10
+
+
+@pytest.mark.parametrize("dense_rows", [0, 10**6], ids=["low rank", "dense"])
+def test_the_estimator_reaches_the_reference(dense_rows, monkeypatch):
+    monkeypatch.setattr(module, "DENSE_ROWS", dense_rows)
+    rng = np.random.default_rng(1)
+    source, target = rng.normal(size=(300, 2)), rng.normal(0.5, 0.8, size=(200, 2))
+    fit = KMM(width=1.0, standardize=False, random_state=0).fit(source, target=target)
+    K = gaussian(source, source, 1.0) + 1e-3 * np.eye(300)
+    linear = 300 * gaussian(source, target, 1.0).mean(axis=1)
+    slack = (np.sqrt(300) - 1) / np.sqrt(300)
+    _, best = reference(K, linear, BoxSlab(np.full(300, 1000.0), 300 * (1 - slack), 300 * (1 + slack)))
+    weights = fit.weights_ * fit.raw_mean_
+    assert weights @ K @ weights / 2 - linear @ weights <= best + 1e-6 * abs(best)
+    assert fit.certificate_.objective == pytest.approx(best, rel=1e-6)
+
+
+def test_equal_tables_give_equal_weights():
+    X = np.random.default_rng(2).normal(size=(100, 3))
+    fit = KMM(ridge=0.0, width=0.5, random_state=0).fit(X, target=X)
+    np.testing.assert_allclose(fit.weights_, 1, atol=1e-5)
+
+
+def test_unconstrained_optimum_is_the_linear_system():
+    """Where no bound is active the solution is K⁻¹κ."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 5))
+    target = X[rng.permutation(60)] + 0.01 * rng.normal(size=(60, 5))
+    fit = KMM(width=1.0, standardize=False, random_state=0).fit(X, target=target)
+    K = gaussian(X, X, 1.0) + 1e-3 * np.eye(60)
+    closed = np.linalg.solve(K, 60 * gaussian(X, target, 1.0).mean(axis=1))
+    assert closed.min() > 0  # so that the bounds really are inactive
+    np.testing.assert_allclose(fit.weights_ * fit.raw_mean_, closed, atol=1e-4)
+
+
+def test_factor_reproduces_the_kernel_matrix():
+    rows = np.random.default_rng(4).normal(size=(300, 2))
+    low_rank = pivoted_cholesky(rows, 1.0, np.random.default_rng(0), max_rank=300, tol=1e-9)
+    K = gaussian(rows, rows, 1.0)
+    rest = K - low_rank.factor @ low_rank.factor.T
+    np.testing.assert_allclose(rest.diagonal(), low_rank.residual, atol=1e-12)
+    assert low_rank.residual.mean() <= 1e-9
+    assert np.abs(rest).max() <= 1e-6
+    assert low_rank.factor.shape[1] < 150
+    np.testing.assert_allclose(
+        low_rank.corner @ low_rank.corner.T, K[np.ix_(low_rank.pivots, low_rank.pivots)], atol=1e-10
+    )
+
+
+def test_a_cut_off_factor_is_reported():
+    rng = np.random.default_rng(5)
+    source, target = rng.normal(size=(400, 20)), rng.normal(0.2, 1, size=(200, 20))
+    fit = KMM(max_rank=50, random_state=0).fit(source, target=target)
+    assert fit.certificate_.truncation > 0.01
+    assert fit.certificate_.solved
+
+
+def test_not_converging_is_an_error_that_says_what_to_do(monkeypatch):
+    rng = np.random.default_rng(6)
+    source, target = rng.normal(size=(100, 1)), rng.normal(0.5, 0.8, size=(100, 1))
+    with pytest.raises(ConvergenceError, match=r"gap .* should be at most 1.0e-30.*Raise tol"):
+        KMM(tol=1e-30, random_state=0).fit(source, target=target)
+
+
+def test_repeated_rows_are_one_row_of_greater_count():
+    rng = np.random.default_rng(7)
+    source, target = rng.normal(size=(40, 2)), rng.normal(0.5, 0.8, size=(50, 2))
+    counts = rng.integers(1, 4, size=40)
+    weighted = KMM(random_state=0).fit(source, target=target, sample_weight=counts)
+    repeated = KMM(random_state=0).fit(source.repeat(counts, axis=0), target=target)
+    np.testing.assert_allclose(weighted.weights_.repeat(counts), repeated.weights_, atol=1e-7)
+    sample = empirical(source.repeat(counts, axis=0), None, np.random.default_rng(0))
+    assert len(sample) == 40
