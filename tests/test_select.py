@@ -100,7 +100,7 @@ def test_row_scores_average_to_the_metric_of_regressors(toy):
     ):
         mean = weighted_mean(row_scores(scoring, model)(model, X, y), weights)
         assert mean == pytest.approx(-metric(y, model.predict(X), sample_weight=weights))
-    own = row_scores(lambda model, X, y: -np.abs(model.predict(X) - y) ** 3, model)
+    own = row_scores(lambda model, X, y: -(np.abs(model.predict(X) - y) ** 3), model)
     assert own(model, X, y).shape == (len(X),)
 
 

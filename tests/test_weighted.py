@@ -36,7 +36,6 @@ from steelyard.errors import InputError, InputTypeError, NotWeightableError, Par
 from steelyard.weightable import weight_parameter
 from steelyard.weights import flatten
 
-
 # A hundred and fifty rows give rough ratios, and the library says so; that is not what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore::steelyard.errors.SteelyardWarning")
 
@@ -110,7 +109,9 @@ def test_weighting_helps_on_the_toy():
     for seed in range(1000, 1010):
         X, y, X_target, y_target = sinc_toy(random_state=seed)
         errors = [
-            np.mean((WeightedRegressor(Ridge(), **kw).fit(X, y, target=Target(X_target)).predict(X_target) - y_target) ** 2)
+            np.mean(
+                (WeightedRegressor(Ridge(), **kw).fit(X, y, target=Target(X_target)).predict(X_target) - y_target) ** 2
+            )
             for kw in ({"flattening": 0}, {})
         ]
         gains.append(errors[1] / errors[0])
@@ -264,9 +265,7 @@ def test_string_labels_of_three_classes(estimator, classes):
 def test_decision_function_is_that_of_the_fit(classes):
     X, y, X_target = classes
     model = WeightedClassifier(LogisticRegression(), FIXED).fit(X, y, target=Target(X_target))
-    np.testing.assert_array_equal(
-        model.decision_function(X_target), model.estimator_.decision_function(X_target)
-    )
+    np.testing.assert_array_equal(model.decision_function(X_target), model.estimator_.decision_function(X_target))
 
 
 # --- tables with names and text ---

@@ -11,6 +11,7 @@ from threadpoolctl import ThreadpoolController
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]
 
 
 @cache

@@ -124,9 +124,7 @@ def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> FloatArray | 
     except (ValueError, TypeError) as error:
         raise WeightError(f"sample_weight must hold one number a row: {error}") from error
     if weights.shape != (n_rows,):
-        raise WeightError(
-            f"Sample weights must be 1D, one a row: expected shape ({n_rows},), got {weights.shape}."
-        )
+        raise WeightError(f"Sample weights must be 1D, one a row: expected shape ({n_rows},), got {weights.shape}.")
     if not np.isfinite(weights).all():
         raise WeightError("sample_weight contains NaN or infinity; every weight must be a finite number.")
     if (weights < 0).any():
@@ -178,8 +176,8 @@ def generator(random_state: Any) -> np.random.Generator:
     """A generator from None, a seed, or a scikit-learn style ``RandomState``."""
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**31))
-    if random_state is None or isinstance(random_state, (numbers.Integral, np.random.Generator)):
+    if random_state is None or isinstance(random_state, np.random.Generator):
         return np.random.default_rng(random_state)
-    raise ParameterError(
-        f"random_state must be None, a whole number or a random generator; got {random_state!r}."
-    )
+    if isinstance(random_state, numbers.Integral):
+        return np.random.default_rng(int(random_state))
+    raise ParameterError(f"random_state must be None, a whole number or a random generator; got {random_state!r}.")

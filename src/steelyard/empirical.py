@@ -59,7 +59,7 @@ def _row_keys(table: FloatArray) -> FloatArray:
 
     Summed column by column, because a matrix product may round equal rows differently at the edge of a block.
     """
-    factors = np.random.default_rng(0).uniform(1.0, 2.0, size=table.shape[1])
+    factors = np.random.default_rng(0).uniform(1.0, 2.0, size=(table.shape[1],))
     keys = np.zeros(len(table))
     with np.errstate(over="ignore", invalid="ignore"):  # keys beyond the range only leave copies unmerged
         for column, factor in zip(table.T, factors, strict=True):

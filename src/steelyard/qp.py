@@ -86,7 +86,7 @@ def certify(
     gap += abs(m.at_low * (total - bounds.low)) if m.at_low else 0.0
     gap += abs(m.at_high * (bounds.high - total)) if m.at_high else 0.0
     gap /= max(1.0, abs(objective))
-    solved = max(violation, slab, dual, gap) <= tol
+    solved = bool(max(violation, slab, dual, gap) <= tol)
     return Certificate(objective, max(violation, slab), dual, gap, n_iter, solved, truncation)
 
 
@@ -134,7 +134,7 @@ def solve_non_negative(matrix: FloatArray, linear: FloatArray, tol: float) -> tu
     objective = float(x @ product / 2 - scaled_linear @ x)
     dual = float(np.max(np.abs(product - scaled_linear - at_zero)))
     gap = float(x @ at_zero) / max(1.0, abs(objective))
-    solved = max(dual, gap) <= tol
+    solved = bool(max(dual, gap) <= tol)
     return x * per_column * size, Certificate(objective * size**2, 0.0, dual, gap, result.info.iter, solved)
 
 

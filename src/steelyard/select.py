@@ -18,7 +18,14 @@ from sklearn.utils.validation import has_fit_parameter
 
 from steelyard.arrays import FloatArray
 from steelyard.check import match_columns
-from steelyard.errors import InputError, NoOverlapError, NoTargetWarning, ParameterError
+from steelyard.errors import (
+    FewEffectiveRowsWarning,
+    InputError,
+    NoOverlapError,
+    NoTargetWarning,
+    ParameterError,
+    RawMeanWarning,
+)
 from steelyard.ratio import default_ratio
 from steelyard.target import Target
 
@@ -181,7 +188,7 @@ def iwcv_score(
     >>> from sklearn.linear_model import Ridge
     >>> from steelyard import Target, ULSIF, WeightedRegressor, iwcv_score
     >>> from steelyard.data import sinc_toy
-    >>> X, y, X_target, _ = sinc_toy(random_state=0)
+    >>> X, y, X_target, _ = sinc_toy(500, 500, random_state=0)
     >>> model = WeightedRegressor(Ridge(), ratio=ULSIF(random_state=0))
     >>> iwcv_score(model, X, y, target=Target(X_target), ratio=ULSIF(random_state=0)).shape
     (5,)
@@ -217,7 +224,11 @@ def _evaluate(
     train, test = split
     model = clone(estimator).set_params(**clone(params, safe=False))
     start = time.perf_counter()
-    model.fit(_safe_indexing(X, train), _safe_indexing(y, train), **_fit_keywords(model, target))
+    with warnings.catch_warnings():
+        # Rough weights in a training fold show in the score; the judge and the final fit still warn.
+        warnings.simplefilter("ignore", FewEffectiveRowsWarning)
+        warnings.simplefilter("ignore", RawMeanWarning)
+        model.fit(_safe_indexing(X, train), _safe_indexing(y, train), **_fit_keywords(model, target))
     seconds = time.perf_counter() - start
     share = getattr(model, "effective_sample_size_", len(train)) / len(train)
     return _Evaluation(score(model, _safe_indexing(X, test), _safe_indexing(y, test)), share, seconds)
@@ -261,7 +272,7 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
     >>> from sklearn.linear_model import Ridge
     >>> from steelyard import ImportanceWeightedSearchCV, Target, ULSIF, WeightedRegressor
     >>> from steelyard.data import sinc_toy
-    >>> X, y, X_target, _ = sinc_toy(random_state=0)
+    >>> X, y, X_target, _ = sinc_toy(500, 500, random_state=0)
     >>> search = ImportanceWeightedSearchCV(
     ...     WeightedRegressor(Ridge(), ratio=ULSIF(random_state=0)),
     ...     {"flattening": [0, 0.5, 1]},
@@ -362,7 +373,7 @@ def _results(
     )
     results: dict[str, Any] = {"params": candidates}
     for name in sorted({name for params in candidates for name in params}):
-        values = np.ma.masked_all(len(candidates), dtype=object)
+        values = np.ma.array(np.empty(len(candidates), dtype=object), mask=True)
         for i, params in enumerate(candidates):
             if name in params:
                 values[i] = params[name]

@@ -42,9 +42,7 @@ def _estimator_has(method: str) -> Any:
 class _Weighted(MetaEstimatorMixin, BaseEstimator):
     __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name scikit-learn looks for)
 
-    def __init__(
-        self, estimator: Any, ratio: Any = None, flattening: float = 1.0, preprocess: Any = None
-    ) -> None:
+    def __init__(self, estimator: Any, ratio: Any = None, flattening: float = 1.0, preprocess: Any = None) -> None:
         self.estimator = estimator
         self.ratio = ratio
         self.flattening = flattening
@@ -75,9 +73,7 @@ class _Weighted(MetaEstimatorMixin, BaseEstimator):
         n_rows = len(rows)
         counts = check_weights(sample_weight, n_rows)
         self.weights_ = self._importance(rows, goal, n_rows, counts)
-        self.effective_sample_size_ = effective_sample_size(
-            self.weights_ if counts is None else self.weights_ * counts
-        )
+        self.effective_sample_size_ = effective_sample_size(self.weights_ if counts is None else self.weights_ * counts)
         # Equal weights must give the very fit that no weights give, and for some estimators (a forest's bootstrap)
         # weights of one are not the same as none.
         weights = counts if np.all(self.weights_ == 1) else _times(self.weights_, counts)
@@ -110,9 +106,7 @@ class _Weighted(MetaEstimatorMixin, BaseEstimator):
             )
         return rows
 
-    def _importance(
-        self, rows: Any, goal: Any, n_rows: int, counts: FloatArray | None
-    ) -> FloatArray:
+    def _importance(self, rows: Any, goal: Any, n_rows: int, counts: FloatArray | None) -> FloatArray:
         if goal is None:
             warnings.warn(
                 f"{type(self).__name__}.fit got no target, so every weight is 1 and no shift is corrected. "
@@ -157,7 +151,11 @@ def _times(weights: FloatArray, counts: FloatArray | None) -> FloatArray:
     return weights if counts is None else weights * counts
 
 
-_SHARED = """
+class WeightedRegressor(RegressorMixin, _Weighted):
+    """Regression under covariate shift: min_f Σ w(x_i)^γ ℓ(f(x_i), y_i) with w = p_target / p_source.
+
+    One class for ERM (γ = 0), IWERM (γ = 1), EIWERM (γ between) and RIWERM (``ratio=RULSIF(eta)``); survey, sections
+    3.1 and 4.
 
     Parameters
     ----------
@@ -184,53 +182,43 @@ _SHARED = """
     -----
     flattening=0, and RULSIF(eta=1), equal the plain fit bit for bit: the estimator is then called without weights.
 
+    ``sample_weight`` says how often a source row counts: weighting a row by two and repeating it are the same fit.
+
     Choose `flattening`, `ratio__eta` and the estimator's own parameters with `ImportanceWeightedSearchCV`. Plain
     ``GridSearchCV`` scores on source rows, where no weighting can look better than none: it answers flattening=0
     however large the shift.
-"""
 
-
-class WeightedRegressor(RegressorMixin, _Weighted):
-    __doc__ = (
-        """Regression under covariate shift: min_f Σ w(x_i)^γ ℓ(f(x_i), y_i) with w = p_target / p_source.
-
-    (Survey, sections 3.1 and 4.)"""
-        + _SHARED
-        + """
     Examples
     --------
     >>> from sklearn.linear_model import Ridge
     >>> from steelyard import Target, WeightedRegressor
     >>> from steelyard.data import sinc_toy
-    >>> X, y, X_target, y_target = sinc_toy(random_state=0)
+    >>> X, y, X_target, y_target = sinc_toy(500, 500, random_state=0)
     >>> plain = WeightedRegressor(Ridge(), flattening=0).fit(X, y, target=Target(X_target))
     >>> weighted = WeightedRegressor(Ridge()).fit(X, y, target=Target(X_target))
-    >>> bool(weighted.score(X_target, y_target) > plain.score(X_target, y_target))
+    >>> weighted.score(X_target, y_target) > plain.score(X_target, y_target)
     True
     """
-    )
 
 
 class WeightedClassifier(ClassifierMixin, _Weighted):
-    __doc__ = (
-        """Classification under covariate shift: min_f Σ w(x_i)^γ ℓ(f(x_i), y_i) with w = p_target / p_source.
+    """Classification under covariate shift: min_f Σ w(x_i)^γ ℓ(f(x_i), y_i) with w = p_target / p_source.
 
-    Labels may be strings, and of any number of classes. (Survey, sections 3.1 and 4.)"""
-        + _SHARED
-        + """
+    Labels may be strings, and of any number of classes. Parameters, attributes and notes are those of
+    `WeightedRegressor` (survey, sections 3.1 and 4).
+
     Examples
     --------
     >>> import numpy as np
     >>> from sklearn.linear_model import LogisticRegression
     >>> from steelyard import Target, WeightedClassifier
     >>> rng = np.random.default_rng(0)
-    >>> X, X_target = rng.normal(0, 1, (200, 2)), rng.normal(1, 0.5, (100, 2))
+    >>> X, X_target = rng.normal(0, 1, (200, 2)), rng.normal(0.5, 0.8, (100, 2))
     >>> y = np.where(X[:, 0] > X[:, 1] ** 2, "yes", "no")
     >>> model = WeightedClassifier(LogisticRegression()).fit(X, y, target=Target(X_target))
     >>> model.predict_proba(X_target).shape
     (100, 2)
     """
-    )
 
     @property
     def classes_(self) -> Any:

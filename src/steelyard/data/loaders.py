@@ -66,13 +66,9 @@ _TABLES = {
         drop=("sample_code_number",),
         positive="4",
     ),
-    "diabetes": _Published(
-        "diabetes.csv", "NIDDK, Pima Indians Diabetes", "class", "3e5bd23b2c24c831", positive="1"
-    ),
+    "diabetes": _Published("diabetes.csv", "NIDDK, Pima Indians Diabetes", "class", "3e5bd23b2c24c831", positive="1"),
     "heart": _Published("heart.csv", f"{UCI}, Statlog Heart", "class", "63ec604a5108c6d3", positive="1"),
-    "sonar": _Published(
-        "sonar.csv", f"{UCI}, Connectionist Bench (Sonar)", "class", "f5f8ed9a7da00248", positive="M"
-    ),
+    "sonar": _Published("sonar.csv", f"{UCI}, Connectionist Bench (Sonar)", "class", "f5f8ed9a7da00248", positive="M"),
 }
 
 
@@ -127,9 +123,7 @@ def _parse(published: _Published, path: Path) -> Table:
         del columns[name]
     values = np.array([[np.nan if v is None else float(v) for v in column] for column in columns.values()]).T
     complete = ~np.isnan(values).any(axis=1)
-    y = np.array(
-        [float(v) if published.positive is None else float(str(v) == published.positive) for v in label]
-    )
+    y = np.array([float(v) if published.positive is None else float(str(v) == published.positive) for v in label])
     return Table(values[complete], y[complete], tuple(columns))
 
 

@@ -72,7 +72,7 @@ def natural_split(name: str) -> tuple[Table, Table]:
     inputs = [i for i, c in enumerate(table.columns) if c != column and not (c == "season" and column == "mnth")]
     columns = tuple(table.columns[i] for i in inputs)
     low = table.X[:, table.columns.index(column)] <= last
-    parts = [Table(table.X[np.ix_(rows, inputs)], table.y[rows], columns) for rows in (low, ~low)]
+    parts = [Table(table.X[rows][:, inputs], table.y[rows], columns) for rows in (low, ~low)]
     return parts[0], parts[1]
 
 
@@ -157,6 +157,7 @@ def full_distribution_shift(
     *,
     noise: float = 0.2,
     ratio: float = 10.0,
+    minority_share: float = 0.2,
     strength: float = 0.5,
     random_state: Any = None,
 ) -> tuple[FloatArray, IntArray, IntArray]:
@@ -168,7 +169,7 @@ def full_distribution_shift(
     rows : the rows of the clean data it was made of
     """
     rng = generator(random_state)
-    rows, _ = class_prior_shift(y, ratio=ratio, random_state=rng)
+    rows, _ = class_prior_shift(y, ratio=ratio, minority_share=minority_share, random_state=rng)
     moved = class_conditional_shift(X[rows], y[rows], strength=strength, random_state=rng)
     return moved, label_noise(y[rows], noise, n_classes=int(np.max(y)) + 1, random_state=rng), rows
 
@@ -208,7 +209,6 @@ def rotate(images: FloatArray, degrees: FloatArray) -> FloatArray:
     if len(images) != len(degrees):
         raise InputError(f"One angle an image is needed; got {len(images)} images and {len(degrees)} angles.")
     turned = [
-        _rotate_image(image, float(angle), reshape=False, order=1)
-        for image, angle in zip(images, degrees, strict=True)
+        _rotate_image(image, float(angle), reshape=False, order=1) for image, angle in zip(images, degrees, strict=True)
     ]
     return np.stack(turned)

@@ -58,9 +58,7 @@ class RatioEstimator(BaseEstimator):
     standardize: bool
     random_state: Any
 
-    def fit(
-        self, X: Any, y: Any = None, *, target: Any = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: Any, y: Any = None, *, target: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Weigh the source rows `X` so that they look like the rows of `target`.
 
         Parameters
@@ -120,7 +118,7 @@ class RatioEstimator(BaseEstimator):
 
     def _constant(self, n_rows: int) -> Self:
         self.constant_ = True
-        self.weights_ = np.ones(n_rows)
+        self.weights_: FloatArray = np.ones(n_rows)
         self.raw_mean_ = 1.0
         self.effective_sample_size_ = float(n_rows)
         return self
@@ -228,6 +226,15 @@ class GaussianRatio(InductiveRatio):
             return self.centers_, check_grid("width", self.width)
         return self.centers_, self.median_distance_ * WIDTH_FACTORS
 
+    def _fold_of_centers(self, fold_of_target: IntArray) -> IntArray:
+        """The target fold each centre was drawn from; -1 for centres that were given.
+
+        A held-out row must not serve as a centre in its own fold: a basis function is at its largest on its own
+        centre, so the score would praise narrow widths.
+        """
+        n_centers = len(self.centers_)
+        return fold_of_target[:n_centers] if self.centers is None else np.full(n_centers, -1)
+
     def _ratio(self, rows: FloatArray) -> FloatArray:
         values = np.empty(len(rows))
         coef = self.coef_.astype(rows.dtype, copy=False)
@@ -241,17 +248,11 @@ class GaussianRatio(InductiveRatio):
             for block in blocks(len(source))
         )
         if largest <= FAR_CENTER:
-            raise NoOverlapError(
-                NO_OVERLAP.format(f"the largest mean kernel value of a source row is {largest:.1e}")
-            )
+            raise NoOverlapError(NO_OVERLAP.format(f"the largest mean kernel value of a source row is {largest:.1e}"))
 
 
-def fold_of_rows(n_rows: int, n_folds: int = 5, n_never_held: int = 0) -> tuple[IntArray, int]:
+def fold_of_rows(n_rows: int, n_folds: int = 5) -> tuple[IntArray, int]:
     """The fold of each row, and the number of folds: as many as asked for, or as there are rows.
-
-    The first `n_never_held` rows get the fold number `n_folds`, which is never held out, if enough others remain.
-    Those are the rows that serve as centres: a basis function is at its largest on its own centre, so a held-out
-    centre praises narrow widths.
 
     Rows of an `Empirical` are shuffled already, so the first fifth is a random fifth.
     """
@@ -261,10 +262,7 @@ def fold_of_rows(n_rows: int, n_folds: int = 5, n_never_held: int = 0) -> tuple[
             "Choosing width and reg by folds needs at least two distinct rows in the source and in the target. "
             "Give width= and reg=, or more rows."
         )
-    if n_rows - n_never_held < 5 * n_folds:
-        n_never_held = 0
-    held = np.arange(n_rows - n_never_held)
-    return np.append(np.full(n_never_held, n_folds), held * n_folds // len(held)), n_folds
+    return np.arange(n_rows) % n_folds, n_folds
 
 
 NO_OVERLAP = (
@@ -292,9 +290,7 @@ def median_distance(source: Empirical, target: Empirical, at_most: int = 500) ->
     return float(np.median(np.concatenate([across.ravel(), *within])))
 
 
-def _pooled_scale(
-    source: Empirical, target: Empirical, standardize: bool
-) -> tuple[FloatArray, FloatArray, bool]:
+def _pooled_scale(source: Empirical, target: Empirical, standardize: bool) -> tuple[FloatArray, FloatArray, bool]:
     """Centre and scale of the even mixture of both domains, and whether any column varies at all.
 
     Even, so that the scale does not depend on which table happens to be longer. A constant column keeps its unit:

@@ -26,8 +26,8 @@ LARGEST_LOGIT = 50.0
 class ClassifierRatio(InductiveRatio):
     """The ratio by telling the domains apart: w(x) = p(target | x) / p(source | x), both domains given equal prior.
 
-    Every source row is judged by a classifier that has not seen it (`n_folds` folds), and the scores are calibrated by a
-    logistic curve, so ``weights_`` do not carry the overconfidence of a classifier on its own training rows.
+    Every source row is judged by a classifier that has not seen it (`n_folds` folds), and the scores are calibrated
+    by a logistic curve, so ``weights_`` do not carry the overconfidence of a classifier on its own training rows.
     ``predict`` uses the classifier fitted on all rows, with the same calibration.
 
     (A classical alternative to the direct estimators of the survey's section 3.2.)
@@ -94,9 +94,7 @@ class ClassifierRatio(InductiveRatio):
         self.slope_, self.intercept_ = float(curve.coef_[0, 0]), float(curve.intercept_[0])
         return self._calibrated(scores[: len(source)])
 
-    def _classifier(
-        self, rows: FloatArray, domain: FloatArray, counts: FloatArray | None, kept: FloatArray
-    ) -> Any:
+    def _classifier(self, rows: FloatArray, domain: FloatArray, counts: FloatArray | None, kept: FloatArray) -> Any:
         classifier = _default(rows.shape[1]) if self.estimator is None else clone(self.estimator)
         weights = {} if counts is None else {require_weight_parameter(classifier): counts[kept]}
         return classifier.fit(rows[kept], domain[kept], **weights)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dsyrk
 
-from steelyard.arrays import FloatArray
+from steelyard.arrays import BoolArray, FloatArray
 from steelyard.check import check_range
 from steelyard.empirical import Empirical
 from steelyard.errors import NoOverlapError
@@ -27,8 +27,8 @@ def mixture_proportions(
     log max_l (basisᵀ(mass/g))_l: the certificate needs no solver's word.
     """
     n_centers = basis.shape[1]
-    proportions = np.full(n_centers, 1 / n_centers)
-    slack = np.ones(n_centers)
+    proportions: FloatArray = np.full(n_centers, 1 / n_centers)
+    slack: FloatArray = np.ones(n_centers)
     for iteration in range(max_iter + 1):
         fit = basis @ proportions
         pull = basis.T @ (mass / fit)
@@ -40,7 +40,7 @@ def mixture_proportions(
     objective = float(-mass @ np.log(basis @ proportions))
     gap = float(np.log((basis.T @ (mass / (basis @ proportions))).max()))
     relative = gap / max(1.0, abs(objective))
-    return proportions, Certificate(objective, 0.0, 0.0, relative, iteration, relative <= tol)
+    return proportions, Certificate(objective, 0.0, 0.0, relative, iteration, bool(relative <= tol))
 
 
 def _newton(
@@ -71,8 +71,8 @@ class KLIEP(GaussianRatio):
     """Kullback–Leibler importance estimation: the ratio of greatest target likelihood.
 
     Maximises mean_target log g(x) subject to mean_source g = 1, β ≥ 0, for g(x) = Σ β_l ψ_l(x) with Gaussian ψ_l
-    (survey, section 3.2). The width is chosen by the likelihood of held-out target rows (5 folds; rows that
-    serve as centres are never held out).
+    (survey, section 3.2). The width is chosen by the likelihood of held-out target rows (5 folds, whose
+    rows do not serve as centres meanwhile).
 
     The fitted ratio has mean one over the source, to rounding. ``certificate_.gap`` bounds how far the likelihood
     is from the optimum.
@@ -145,9 +145,7 @@ class KLIEP(GaussianRatio):
         self.coef_[near] = proportions / means[chosen, 0, near]
         return self._ratio(source.rows)
 
-    def _reachable(
-        self, target: Empirical, width: float, means: FloatArray
-    ) -> tuple[FloatArray, FloatArray | None]:
+    def _reachable(self, target: Empirical, width: float, means: FloatArray) -> tuple[BoolArray, FloatArray | None]:
         """Which centres the source reaches, and the target's basis over them scaled to mean one on the source.
 
         None where a target row is near no such centre: its likelihood would be zero whatever the coefficients.
@@ -159,21 +157,28 @@ class KLIEP(GaussianRatio):
         for block in blocks(len(target)):
             basis[block] = gaussian(target.rows[block], self.centers_[near], width)
         basis /= means[near]
-        reached = basis.max(axis=1).min() > FAR_CENTER
-        return near, basis if reached else None
+        return near, basis if _covers(basis) else None
 
     def _held_out(self, target: Empirical, width: float, means: FloatArray) -> float:
-        _, basis = self._reachable(target, width, means)
+        near, basis = self._reachable(target, width, means)
         if basis is None:
             return -np.inf
-        drawn = len(self.centers_) if self.centers is None else 0  # the first target rows are the centres then
-        fold, n_folds = fold_of_rows(len(target), n_never_held=drawn)
+        fold, n_folds = fold_of_rows(len(target))
+        fold_of_near = self._fold_of_centers(fold)[near]
         total = 0.0
         for f in range(n_folds):
-            kept, held = fold != f, fold == f
+            kept, held, columns = fold != f, fold == f, fold_of_near != f
+            train = basis[np.ix_(kept, columns)]
+            if not columns.any() or not _covers(train):
+                return -np.inf
             share = target.mass[kept] / target.mass[kept].sum()
             # Selection needs no more than four digits of the likelihood.
-            proportions, _ = mixture_proportions(basis[kept], share, max(self.tol, 1e-4))
+            proportions, _ = mixture_proportions(train, share, max(self.tol, 1e-4))
             with np.errstate(divide="ignore"):
-                total += float(target.mass[held] @ np.log(basis[held] @ proportions))
+                total += float(target.mass[held] @ np.log(basis[np.ix_(held, columns)] @ proportions))
         return total
+
+
+def _covers(basis: FloatArray) -> bool:
+    """Whether every row is near some centre."""
+    return bool(basis.max(axis=1).min() > FAR_CENTER)

@@ -166,9 +166,7 @@ def kernel_means(rows: FloatArray, target: Empirical, width: float) -> FloatArra
             kernel = gaussian(rows[block], target.rows[part], width)
             means[block] += kernel @ target.mass[part].astype(kernel.dtype)
     if means.max() <= FAR_CENTER:
-        raise NoOverlapError(
-            NO_OVERLAP.format(f"the largest mean kernel value of a source row is {means.max():.1e}")
-        )
+        raise NoOverlapError(NO_OVERLAP.format(f"the largest mean kernel value of a source row is {means.max():.1e}"))
     return means
 
 

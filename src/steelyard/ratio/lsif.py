@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.arrays import FloatArray
+from steelyard.arrays import BoolArray, FloatArray, IntArray
 from steelyard.check import check_grid, check_range
 from steelyard.empirical import Empirical
+from steelyard.errors import NoOverlapError
 from steelyard.kernels import basis_moments
 from steelyard.qp import Certificate, solve_non_negative
-from steelyard.ratio.base import FAR_CENTER, REGS, GaussianRatio, fold_of_rows
+from steelyard.ratio.base import FAR_CENTER, NO_OVERLAP, REGS, GaussianRatio, fold_of_rows
+
+# A ratio has mean one over the source; a fit this far above is none.
+MEAN_LIMIT = 2.0
 
 
 class LSIF(GaussianRatio):
@@ -79,16 +83,25 @@ class LSIF(GaussianRatio):
         first, _ = basis_moments(
             target.rows, target.mass, centers, widths, second=False, fold=fold_target, n_folds=n_folds
         )
-        _, second = basis_moments(source.rows, source.mass, centers, widths, fold=fold_source, n_folds=n_folds)
+        means, second = basis_moments(source.rows, source.mass, centers, widths, fold=fold_source, n_folds=n_folds)
         # h is at most one, so a larger reg than that leaves no coefficient.
         regs = REGS[REGS <= 1] if self.reg is None else check_grid("reg", self.reg)
         w, r = 0, 0
         if len(widths) * len(regs) > 1:
             self.widths_, self.regs_ = widths, regs
-            mass = np.bincount(fold_source, source.mass), np.bincount(fold_target, target.mass)
-            self.scores_ = np.array(
-                [[held_out(second[i], first[i], mass, reg, self.tol) for reg in regs] for i in range(len(widths))]
+            mass: tuple[FloatArray, FloatArray] = (
+                np.bincount(fold_source, source.mass).astype(np.float64),
+                np.bincount(fold_target, target.mass).astype(np.float64),
             )
+            of_centers = self._fold_of_centers(fold_target)
+            self.scores_ = np.array(
+                [
+                    [held_out(second[i], first[i], means[i], mass, of_centers, reg, self.tol) for reg in regs]
+                    for i in range(len(widths))
+                ]
+            )
+            if not np.isfinite(self.scores_).any():
+                raise NoOverlapError(NO_OVERLAP.format("no width and reg give a ratio whose mean is near one"))
             w, r = (int(k) for k in np.unravel_index(np.argmin(self.scores_), self.scores_.shape))
         self.width_, self.reg_ = float(widths[w]), float(regs[r])
         self.coef_, self.certificate_ = sparse_coefficients(
@@ -100,24 +113,36 @@ class LSIF(GaussianRatio):
 
 
 def sparse_coefficients(
-    second: FloatArray, first: FloatArray, reg: float, tol: float
+    second: FloatArray, first: FloatArray, reg: float, tol: float, allowed: BoolArray | None = None
 ) -> tuple[FloatArray, Certificate]:
-    """min ½βᵀHβ − hᵀβ + λ1ᵀβ over β ≥ 0, where centres that no source row reaches stay at zero."""
-    near = second.diagonal() > FAR_CENTER**2
+    """min ½βᵀHβ − hᵀβ + λ1ᵀβ over β ≥ 0; centres that are not allowed, or that no source row reaches, stay at zero."""
+    used = second.diagonal() > FAR_CENTER**2
+    if allowed is not None:
+        used &= allowed
     coef = np.zeros(len(first))
-    if not near.any():
+    if not used.any():
         return coef, Certificate(0.0, 0.0, 0.0, 0.0, 0, True)
-    coef[near], certificate = solve_non_negative(second[np.ix_(near, near)], first[near] - reg, tol)
+    coef[used], certificate = solve_non_negative(second[np.ix_(used, used)], first[used] - reg, tol)
     return coef, certificate
 
 
 def held_out(
-    second: FloatArray, first: FloatArray, mass: tuple[FloatArray, FloatArray], reg: float, tol: float
+    second: FloatArray,
+    first: FloatArray,
+    means: FloatArray,
+    mass: tuple[FloatArray, FloatArray],
+    fold_of_centers: IntArray,
+    reg: float,
+    tol: float,
 ) -> float:
     """Mean held-out J' over the folds, from the folds' sums alone.
 
-    `second` and `first` are Σ mass·ψψᵀ over the source and Σ mass·ψ over the target, per fold; `mass` the share of
-    each domain that lies in each fold.
+    `second` and `first` are Σ mass·ψψᵀ over the source and Σ mass·ψ over the target, per fold, `means` Σ mass·ψ over
+    the source; `mass` the share of each domain that lies in each fold. Centres drawn from a fold are not used while
+    it is held out.
+
+    Infinite where a fit's mean over its own source rows is off by more than `MEAN_LIMIT`. Such a fit has a boundless
+    coefficient where target rows but hardly any source rows are; held-out rows of that kind would praise it.
     """
     total_second, total_first = second.sum(axis=0), first.sum(axis=0)
     mass_source, mass_target = mass
@@ -125,8 +150,9 @@ def held_out(
     for f in range(len(second)):
         rest_second = (total_second - second[f]) / (1 - mass_source[f])
         rest_first = (total_first - first[f]) / (1 - mass_target[f])
-        coef, certificate = sparse_coefficients(rest_second, rest_first, reg, tol)
-        if not certificate.solved:
-            return np.inf  # hardly any source row near a centre: not a width to choose
+        coef, certificate = sparse_coefficients(rest_second, rest_first, reg, tol, fold_of_centers != f)
+        mean = (means.sum(axis=0) - means[f]) @ coef / (1 - mass_source[f])
+        if not certificate.solved or mean > MEAN_LIMIT:
+            return np.inf
         score += coef @ second[f] @ coef / 2 / mass_source[f] - first[f] @ coef / mass_target[f]
     return float(score / len(second))

@@ -189,14 +189,13 @@ class RULSIF(GaussianRatio):
         self.n_clipped_ = 0
         if self.eta_ == 1:
             # The mixture is the target itself, the ratio one everywhere; no fit could say it better.
-            self.width_, self.reg_, self.coef_ = float(widths[0]), 0.0, np.zeros(len(centers))
+            self.width_, self.reg_ = float(widths[0]), 0.0
+            self.coef_: FloatArray = np.zeros(len(centers))
             return np.ones(len(source))
         regs = REGS if self.reg is None else check_grid("reg", self.reg)
         self.width_, self.reg_ = self._choose(source, target, widths, regs)
         width = np.array([self.width_])
-        first, second_target = basis_moments(
-            target.rows, target.mass, centers, width, second=self.eta_ > 0
-        )
+        first, second_target = basis_moments(target.rows, target.mass, centers, width, second=self.eta_ > 0)
         _, second_source = basis_moments(source.rows, source.mass, centers, width)
         second = self.eta_ * second_target[0, 0] + (1 - self.eta_) * second_source[0, 0]
         self.coef_ = rounded_ridge(second, first[0, 0], self.reg_)

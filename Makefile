@@ -1,0 +1,54 @@
+# Each target works on a fresh clone with Python and make alone, and is quick the second time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# The published data sets, where they lie beside the checkout; tests that need them say so and skip elsewhere.
+export STEELYARD_DATA ?= $(abspath $(wildcard ../shared/data))
+
+.PHONY: demo test test-core lint bench clean
+
+demo: $(VENV)/.core
+	$(BIN)/steelyard demo
+
+test: $(VENV)/.full
+	$(BIN)/python -m pytest -n auto
+
+test-core: $(VENV)/.test-core
+	$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/.full
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench/.ready
+	$(VENV)/.bench/bin/python -m benchmarks.run
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Steelyard needs Python 3.11 or newer; %s is %s. Try: make PYTHON=python3.11" % (sys.executable, sys.version.split()[0]))'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.test-core: $(VENV)/.core
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+# PyTorch by its exact version first: that is the CPU build where there is one, and later requirements are met by it.
+$(VENV)/.full: $(VENV)/.core
+	$(PIP) torch==2.13.0
+	$(PIP) --editable '.[deep,vine,tables,distributed,dev]'
+	@touch $@
+
+# The peers are measured, not used: they have an environment of their own.
+$(VENV)/.bench/.ready: $(VENV)/bin/python benchmarks/requirements.txt pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)/.bench
+	$(VENV)/.bench/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable .
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

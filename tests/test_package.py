@@ -1,0 +1,85 @@
+"""The package as a whole: what importing does, what is public, that the README and the examples tell the truth."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import steelyard
+
+ROOT = Path(__file__).parent.parent
+
+
+def python(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_importing_loads_nothing_heavy():
+    heavy = ["torch", "piqp", "pyarrow", "matplotlib", "skops", "typer", "rich", "jinja2", "pandas", "polars", "dask"]
+    loaded = python(f"import steelyard, sys; print([m for m in {heavy} if m in sys.modules])")
+    # scikit-learn itself may load pandas where it is installed; only what we add counts.
+    by_sklearn = python(
+        "import sklearn.model_selection, sklearn.ensemble, sklearn.compose, scipy.optimize, sys;"
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    assert loaded == by_sklearn
+
+
+def test_importing_changes_no_global_setting():
+    same = python(
+        "import sklearn, numpy as np, warnings, logging, os, scipy.linalg, threadpoolctl\n"
+        "def state():\n"
+        "    return (sklearn.get_config(), np.geterr(), list(warnings.filters), logging.root.level,"
+        " dict(os.environ), repr(np.random.get_state()), repr(threadpoolctl.threadpool_info()))\n"
+        "import sklearn.model_selection, sklearn.ensemble\n"
+        "before = state()\n"
+        "import steelyard\n"
+        "print(before == state())"
+    )
+    assert same == "True\n"
+
+
+def test_fitting_gives_blas_its_threads_back():
+    import threadpoolctl
+
+    before = [info["num_threads"] for info in threadpoolctl.threadpool_info()]
+    rng = np.random.default_rng(0)
+    steelyard.ULSIF(random_state=0).fit(rng.normal(size=(50, 2)), target=rng.normal(0.3, 1, size=(50, 2)))
+    assert [info["num_threads"] for info in threadpoolctl.threadpool_info()] == before
+
+
+def test_public_names():
+    for name in steelyard.__all__:
+        assert getattr(steelyard, name).__doc__, name
+    assert sorted(steelyard.__all__) == sorted(set(steelyard.__all__))
+    readme = (ROOT / "README.md").read_text()
+    undocumented = [
+        name
+        for name in steelyard.__all__
+        if name not in readme and name not in ("Certificate", "effective_sample_size")
+    ]
+    assert undocumented == []
+
+
+def test_the_readme_says_what_happens(capsys):
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+    exec(compile(code, "README.md", "exec"), {})
+    printed = [float(line) for line in capsys.readouterr().out.split()]
+    promised = [float(number) for number in re.findall(r"# (\d\.\d+)", code)]
+    assert printed == pytest.approx(promised, abs=6e-4)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
+def test_examples_run(path, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(path), run_name="__main__")
+    assert capsys.readouterr().out
+
+
+def test_version():
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", steelyard.__version__)
