@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf, isclose, sqrt
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
@@ -13,24 +14,24 @@ from steelyard.arrays import FloatArray, IntArray
 BLOCK_ROWS = 512
 
 
-def squared_distances(rows: FloatArray, centers: FloatArray) -> FloatArray:
-    """Squared Euclidean distances, rows by centres, never negative.
+def squared_distances(rows: FloatArray, centers: FloatArray, factor: float = 1.0) -> FloatArray:
+    """Squared Euclidean distances, rows by centres, times a factor; never of the wrong sign.
 
     Expanded as ‖x‖² − 2xᵀc + ‖c‖² around the mean of the centres: without the shift, rows far from the origin
-    would lose the distance to cancellation.
+    would lose the distance to cancellation. The norms go through the product as two more columns, which is cheaper
+    than two more passes over the result.
     """
     origin = centers.mean(axis=0)
     rows, centers = rows - origin, centers - origin
-    distances = rows @ (-2 * centers.T)
-    distances += np.einsum("ij,ij->i", rows, rows)[:, None]
-    distances += np.einsum("ij,ij->i", centers, centers)
-    return np.maximum(distances, 0, out=distances)
+    left = np.column_stack([rows, np.einsum("ij,ij->i", rows, rows), np.ones(len(rows), rows.dtype)])
+    right = np.column_stack([-2 * centers, np.ones(len(centers), rows.dtype), np.einsum("ij,ij->i", centers, centers)])
+    distances = left @ (right * rows.dtype.type(factor)).T
+    return np.maximum(distances, 0, out=distances) if factor > 0 else np.minimum(distances, 0, out=distances)
 
 
 def gaussian(rows: FloatArray, centers: FloatArray, width: float) -> FloatArray:
     """exp(−‖x − c‖² / 2σ²), rows by centres."""
-    kernel = squared_distances(rows, centers)
-    kernel *= rows.dtype.type(-0.5 / width**2)
+    kernel = squared_distances(rows, centers, -0.5 / width**2)
     return np.asarray(np.exp(kernel, out=kernel))
 
 
@@ -43,9 +44,9 @@ def gaussian_widths(rows: FloatArray, centers: FloatArray, widths: FloatArray) -
     distances = squared_distances(rows, centers)
     kernel = np.empty_like(distances)
     squarings, most = 0, 1 if rows.dtype == np.float32 else len(widths)
-    previous = np.inf
+    previous = inf
     for width in widths:
-        if squarings < most and np.isclose(previous, width * np.sqrt(2), rtol=1e-12):
+        if squarings < most and isclose(previous, width * sqrt(2), rel_tol=1e-12):
             np.square(kernel, out=kernel)
             squarings += 1
         else:
@@ -87,19 +88,21 @@ def basis_moments(
         masses = mass if fold is None else mass[fold == f]
         for block in blocks(len(members)):
             share = masses[block].astype(rows.dtype)
-            root = np.sqrt(share)[:, None]
+            even = bool(np.all(share == share[0]))
             for w, kernel in enumerate(gaussian_widths(members[block], centers, widths)):
                 firsts[w, f] += share @ kernel
-                if second:
-                    _add_gram(seconds[w, f], kernel * root)
+                if second and even:
+                    _add_gram(seconds[w, f], kernel, float(share[0]))
+                elif second:
+                    _add_gram(seconds[w, f], kernel * np.sqrt(share)[:, None], 1.0)
     upper = np.triu_indices(n_centers, 1)
     seconds[..., upper[1], upper[0]] = seconds[..., upper[0], upper[1]]
     return firsts, seconds
 
 
-def _add_gram(total: FloatArray, kernel: FloatArray) -> None:
-    """Add kernelᵀ kernel to the upper triangle of a column-major total."""
+def _add_gram(total: FloatArray, kernel: FloatArray, factor: float) -> None:
+    """Add factor · kernelᵀ kernel to the upper triangle of a column-major total."""
     if kernel.dtype == np.float64:
-        dsyrk(1.0, kernel.T, beta=1.0, c=total, overwrite_c=1)
+        dsyrk(factor, kernel.T, beta=1.0, c=total, overwrite_c=1)
     else:
-        total += kernel.T @ kernel
+        total += factor * (kernel.T @ kernel).astype(np.float64)

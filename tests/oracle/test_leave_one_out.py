@@ -5,7 +5,7 @@ import pytest
 
 from steelyard import RULSIF, ULSIF
 from steelyard.empirical import Empirical
-from steelyard.ratio.ulsif import leave_one_out
+from steelyard.ratio.ulsif import leave_one_out, ratio_moments
 
 
 def kernel(rows, centers, width):
@@ -37,7 +37,8 @@ def test_equals_brute_force(eta, n_source, n_target, d):
     widths, regs = np.array([2.0, 2.0 / np.sqrt(2), 1.0, 0.4]), np.array([1.0, 0.03, 0.001])
     if n_source > 100:  # several blocks of rows; one grid point is enough
         widths, regs = widths[2:3], regs[1:2]
-    ours = leave_one_out(uniform(source), uniform(target), centers, widths, regs, eta)
+    s, t = uniform(source), uniform(target)
+    ours = leave_one_out(s, t, centers, widths, regs, eta, ratio_moments(s, t, centers, widths, eta))
     truth = [[brute_force(source, target, centers, w, r, eta) for r in regs] for w in widths]
     np.testing.assert_allclose(ours, truth, rtol=0, atol=1e-10)
 

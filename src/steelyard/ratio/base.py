@@ -236,19 +236,27 @@ class GaussianRatio(InductiveRatio):
         return fold_of_target[:n_centers] if self.centers is None else np.full(n_centers, -1)
 
     def _ratio(self, rows: FloatArray) -> FloatArray:
-        values = np.empty(len(rows))
-        coef = self.coef_.astype(rows.dtype, copy=False)
-        for block in blocks(len(rows)):
-            values[block] = gaussian(rows[block], self.centers_, self.width_) @ coef
-        return values
+        return self._reach_and_ratio(rows)[1]
 
-    def _check_overlap(self, source: Empirical) -> None:
-        largest = max(
-            float(gaussian(source.rows[block], self.centers_, self.width_).mean(axis=1).max())
-            for block in blocks(len(source))
-        )
-        if largest <= FAR_CENTER:
-            raise NoOverlapError(NO_OVERLAP.format(f"the largest mean kernel value of a source row is {largest:.1e}"))
+    def _ratio_on_source(self, source: Empirical) -> FloatArray:
+        """The ratio on the source rows; an error where the kernels of the centres reach none of them."""
+        reach, ratio = self._reach_and_ratio(source.rows)
+        if reach <= FAR_CENTER:
+            raise NoOverlapError(
+                NO_OVERLAP.format(f"the largest mean kernel value of a source row is {reach:.1e}")
+            )
+        return ratio
+
+    def _reach_and_ratio(self, rows: FloatArray) -> tuple[float, FloatArray]:
+        """The largest mean kernel value of a row, and the ratio at every row."""
+        values, reach = np.empty(len(rows)), 0.0
+        # The mean over the centres is one more column of coefficients.
+        coef = np.column_stack([self.coef_, np.full(len(self.coef_), 1 / len(self.coef_))]).astype(rows.dtype)
+        for block in blocks(len(rows)):
+            both = gaussian(rows[block], self.centers_, self.width_) @ coef
+            values[block] = both[:, 0]
+            reach = max(reach, float(both[:, 1].max()))
+        return reach, values
 
 
 def fold_of_rows(n_rows: int, n_folds: int = 5) -> tuple[IntArray, int]:
@@ -271,7 +279,7 @@ NO_OVERLAP = (
 )
 
 
-def median_distance(source: Empirical, target: Empirical, at_most: int = 500) -> float:
+def median_distance(source: Empirical, target: Empirical, at_most: int = 150) -> float:
     """Median distance between rows of both domains, from a sample of each: the customary width of a kernel.
 
     Raises `NoOverlapError` where the gap between the domains is ten times as wide as either of them: a kernel wide

@@ -143,7 +143,7 @@ class KLIEP(GaussianRatio):
         self.certificate_.require("KLIEP", self.tol)
         self.coef_ = np.zeros(len(self.centers_))
         self.coef_[near] = proportions / means[chosen, 0, near]
-        return self._ratio(source.rows)
+        return self._ratio_on_source(source)
 
     def _reachable(self, target: Empirical, width: float, means: FloatArray) -> tuple[BoolArray, FloatArray | None]:
         """Which centres the source reaches, and the target's basis over them scaled to mean one on the source.

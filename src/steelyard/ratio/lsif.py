@@ -108,8 +108,7 @@ class LSIF(GaussianRatio):
             second[w].sum(axis=0), first[w].sum(axis=0), self.reg_, self.tol
         )
         self.certificate_.require("LSIF", self.tol)
-        self._check_overlap(source)
-        return self._ratio(source.rows)
+        return self._ratio_on_source(source)
 
 
 def sparse_coefficients(
