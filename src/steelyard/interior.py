@@ -36,12 +36,13 @@ def solve_box_slab_low_rank(
     problem = _Scaled(factor, diagonal / scale, linear / scale, bounds, scale)
     state = _State.inside(problem, start)
     for iteration in range(max_iter + 1):
-        certificate = state.certificate(problem, iteration, tol, truncation)
+        product = problem.product(state.x)
+        certificate = state.certificate(problem, product, iteration, tol, truncation)
         # A hundredth of the tolerance costs one or two steps and makes the objective agree to eight digits.
         worst = max(certificate.gap, certificate.dual_residual, certificate.primal_residual)
         if worst <= tol / 100 or iteration == max_iter:
             break
-        newton = _Newton(state, problem)
+        newton = _Newton(state, problem, product)
         predictor = newton.direction(0.0)
         now = state.complementarity(problem)
         after = state.moved(predictor, state.longest(predictor, problem)).complementarity(problem)
@@ -85,15 +86,11 @@ class _Woodbury:
         self.cholesky = cho_factor(small, lower=False, overwrite_a=True, check_finite=False)
 
     def solve(self, right: FloatArray) -> FloatArray:
-        x = self._solve_once(right)
-        # One round of refinement: the small system is badly conditioned near the end.
-        rest = right - self.diagonal * x - self.factor @ (self.factor.T @ x) / self.scale
-        return x + self._solve_once(rest)
-
-    def _solve_once(self, right: FloatArray) -> FloatArray:
-        scaled = right / self.diagonal
+        """One or several right-hand sides, as columns; the factor is read twice however many there are."""
+        per_row = self.diagonal if right.ndim == 1 else self.diagonal[:, None]
+        scaled = right / per_row
         back = cho_solve(self.cholesky, self.factor.T @ scaled, check_finite=False)
-        return np.asarray(scaled - self.factor @ back / self.scale / self.diagonal)
+        return np.asarray(scaled - self.factor @ back / self.scale / per_row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,18 +110,29 @@ class _State:
 
     @classmethod
     def inside(cls, problem: _Scaled, start: FloatArray) -> _State:
+        """Multipliers whose products with their rooms are about equal; a far bound gets a small one."""
         gradient = problem.product(start) - problem.linear
         level = float(np.mean(np.abs(gradient))) + 1e-3
-        at_zero = np.maximum(gradient, 0) + level
-        at_upper = np.maximum(-gradient, 0) + level * np.minimum(1.0, start / (problem.upper - start))
-        return cls(start, float(start.sum()), at_zero, at_upper, level, level, 0.0)
+        product, total = level * float(start.mean()), float(start.sum())
+        return cls(
+            start,
+            total,
+            np.maximum(gradient, 0) + level,
+            product / (problem.upper - start),
+            product / (total - problem.low),
+            product / (problem.high - total),
+            0.0,
+        )
 
-    def certificate(self, p: _Scaled, n_iter: int, tol: float, truncation: float) -> Certificate:
+    def certificate(
+        self, p: _Scaled, product: FloatArray, n_iter: int, tol: float, truncation: float
+    ) -> Certificate:
         multipliers = Multipliers(
             p.scale * self.at_zero, p.scale * self.at_upper, p.scale * self.at_low, p.scale * self.at_high
         )
-        product = p.scale * p.product(self.x)
-        return certify(self.x, product, p.scale * p.linear, p.bounds, multipliers, n_iter, tol, truncation)
+        return certify(
+            self.x, p.scale * product, p.scale * p.linear, p.bounds, multipliers, n_iter, tol, truncation
+        )
 
     def moved(self, step: _State, length: float) -> _State:
         return _State(
@@ -164,16 +172,16 @@ class _State:
 class _Newton:
     """The linear system of one iteration, factored once and solved for predictor and corrector."""
 
-    def __init__(self, state: _State, p: _Scaled) -> None:
+    def __init__(self, state: _State, p: _Scaled, product: FloatArray) -> None:
         self.state, self.p = state, p
         self.room = p.upper - state.x
         self.above, self.below = state.total - p.low, p.high - state.total
         self.solver = _Woodbury(p, state.at_zero / state.x + state.at_upper / self.room)
         self.slab = state.at_low / self.above + state.at_high / self.below
-        self.stationarity = p.product(state.x) - p.linear - state.at_zero + state.at_upper + state.nu
+        self.stationarity = product - p.linear - state.at_zero + state.at_upper + state.nu
         self.slab_stationarity = -state.nu - state.at_low + state.at_high
         self.sum_residual = float(state.x.sum()) - state.total
-        self.of_ones = self.solver.solve(np.ones(len(state.x)))
+        self.of_ones: FloatArray | None = None
 
     def direction(self, goal: float, predictor: _State | None = None) -> _State:
         """The step toward complementarity `goal`, corrected for the second order of the predictor's step."""
@@ -182,7 +190,7 @@ class _Newton:
         to_upper = (goal - second[1]) / self.room - s.at_upper
         to_low = (goal - second[2]) / self.above - s.at_low
         to_high = (goal - second[3]) / self.below - s.at_high
-        right = self.solver.solve(to_zero - to_upper - self.stationarity)
+        right, self.of_ones = self._solve(to_zero - to_upper - self.stationarity)
         slab_right = to_low - to_high - self.slab_stationarity
         # Eliminating x leaves one equation for the sum; written so that neither a vanishing nor a huge slab term hurts.
         free, stiffness = float(right.sum()) + self.sum_residual, float(self.of_ones.sum())
@@ -198,6 +206,14 @@ class _Newton:
             to_high + s.at_high / self.below * total,
             nu,
         )
+
+
+    def _solve(self, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The solution for `right` and that for ones, which is computed with the first and kept."""
+        if self.of_ones is not None:
+            return self.solver.solve(right), self.of_ones
+        both = self.solver.solve(np.column_stack([right, np.ones(len(right))]))
+        return both[:, 0], both[:, 1]
 
 
 def _second_order(step: _State | None) -> tuple[FloatArray | float, FloatArray | float, float, float]:

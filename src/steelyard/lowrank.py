@@ -14,7 +14,7 @@ from steelyard.kernels import gaussian
 
 @dataclass(frozen=True, eq=False)
 class LowRank:
-    """K ≈ GGᵀ + diag(residual), exact on the diagonal.
+    """K ≈ GGᵀ, with `residual` what is left on the diagonal.
 
     `pivots` are the rows that span the factor, `corner` is G at those rows: a lower-triangular matrix L with
     LLᵀ = K on the pivots.
@@ -27,7 +27,7 @@ class LowRank:
 
     @property
     def truncation(self) -> float:
-        """Share of the trace that the factor leaves to the diagonal."""
+        """Share of the trace that the factor leaves out."""
         return float(self.residual.mean())
 
 

@@ -23,8 +23,8 @@ class Certificate:
 
     `gap` is the complementarity gap relative to max(1, |objective|); the residuals are in the infinity norm of the
     problem scaled to unit gradients and unit weights; `solved` says that all three are at most the tolerance.
-    `truncation` is the share of the kernel matrix' trace that a low-rank factor left out (it is kept on the
-    diagonal); 0 where the matrix was used as it is.
+    `truncation` is the share of the kernel matrix' trace that a low-rank factor left out; 0 where the matrix was
+    used as it is.
     """
 
     objective: float
