@@ -33,6 +33,11 @@ def check_source(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> Flo
     return _check_rows(estimator, X, table="source", reset=reset, least=2 if reset else 1)
 
 
+def check_block(estimator: BaseEstimator, block: Any, table: str) -> FloatArray:
+    """One block of rows of a table; the first block seen says how many columns there are."""
+    return _check_rows(estimator, block, table=table, reset=not hasattr(estimator, "n_features_in_"), least=1)
+
+
 def check_target(estimator: BaseEstimator, target: Any, source: Any, *, least: int = 2) -> FloatArray:
     """Target rows with the columns of the source, in the order of the source."""
     return _check_rows(estimator, match_columns(target, source), table="target", reset=False, least=least)

@@ -119,13 +119,14 @@ class RatioEstimator(BaseEstimator):
     def _constant(self, n_rows: int) -> Self:
         self.constant_ = True
         self.weights_: FloatArray = np.ones(n_rows)
-        self.raw_mean_ = 1.0
+        self.raw_mean_ = self.source_mean_ = 1.0
         self.effective_sample_size_ = float(n_rows)
         return self
 
     def _keep(self, raw: FloatArray, source: Empirical, counts: FloatArray | None) -> None:
         if not np.isfinite(raw).all() or not (raw > 0).any():
             raise NoOverlapError(NO_OVERLAP.format("every raw weight is 0 or not finite"))
+        self.source_mean_ = float(source.mass @ raw)
         self.weights_ = normalise(source.spread(raw), counts)
         rows_that_count = self.weights_ if counts is None else self.weights_ * counts
         self.effective_sample_size_ = effective_sample_size(rows_that_count)
@@ -168,10 +169,10 @@ class InductiveRatio(RatioEstimator):
     def predict(self, X: Any) -> FloatArray:
         """The ratio at rows `X`, as fitted: not normalised, never negative.
 
-        ``weights_`` is this at the source rows, divided by its mean (`ClassifierRatio` apart, whose weights are
-        cross-fitted).
+        ``weights_`` is this at the source rows divided by ``source_mean_`` (`ClassifierRatio` apart, whose weights
+        are cross-fitted).
         """
-        check_is_fitted(self, "weights_")
+        check_is_fitted(self, "raw_mean_")
         rows = check_source(self, X, reset=False)
         if self.constant_:
             return np.ones(len(rows))
@@ -184,7 +185,7 @@ class InductiveRatio(RatioEstimator):
         J' = ½(1−η)·mean_source g² + ½η·mean_target g² − mean_target g, on rows that may be new. Without a target
         `X` stands for both domains.
         """
-        check_is_fitted(self, "weights_")
+        check_is_fitted(self, "raw_mean_")
         on_source = self.predict(X)
         if target is None:
             warnings.warn(
@@ -304,18 +305,24 @@ def _pooled_scale(source: Empirical, target: Empirical, standardize: bool) -> tu
     Even, so that the scale does not depend on which table happens to be longer. A constant column keeps its unit:
     it adds nothing to any distance.
     """
+    samples = [(sample.mass, sample.rows.astype(np.float64)) for sample in (source, target)]
     with np.errstate(over="ignore", invalid="ignore"):
-        means = [sample.mass @ sample.rows.astype(np.float64) for sample in (source, target)]
-        center = (means[0] + means[1]) / 2
-        variance = sum(
-            sample.mass @ np.square(sample.rows.astype(np.float64) - center) for sample in (source, target)
-        ) / np.float64(2)
+        means = [mass @ rows for mass, rows in samples]
+        variances = [mass @ np.square(rows - mean) for (mass, rows), mean in zip(samples, means, strict=True)]
+    return mixture_scale(means, variances, standardize)
+
+
+def mixture_scale(
+    means: list[FloatArray], variances: list[FloatArray], standardize: bool
+) -> tuple[FloatArray, FloatArray, bool]:
+    """Centre and scale of the even mixture of two domains with these means and variances of the columns."""
+    center = (means[0] + means[1]) / 2
+    with np.errstate(over="ignore", invalid="ignore"):
+        variance = (variances[0] + variances[1]) / 2 + np.square(means[0] - means[1]) / 4
     if not np.isfinite(variance).all():
         column = int(np.flatnonzero(~np.isfinite(variance))[0])
-        largest = max(float(np.abs(sample.rows[:, column]).max()) for sample in (source, target))
         raise InputError(
-            f"Column {column} has values up to {largest:.1e}, whose squares are out of range. Rescale it, or drop "
-            "rows with such values."
+            f"Column {column} has values whose squares are out of range. Rescale it, or drop rows with such values."
         )
     tiny = np.spacing(np.abs(center)) ** 2 * 16
     varies = variance > tiny

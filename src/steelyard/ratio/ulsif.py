@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from steelyard.arrays import FloatArray, IntArray
-from steelyard.check import check_grid, check_range
-from steelyard.empirical import Empirical
-from steelyard.errors import InputError
+from steelyard.arrays import FloatArray, IntArray, one_blas_thread
+from steelyard.check import check_grid, check_range, generator
+from steelyard.empirical import Empirical, empirical
+from steelyard.errors import InputError, NoOverlapError
 from steelyard.kernels import basis_moments, blocks, gaussian_widths
-from steelyard.ratio.base import REGS, GaussianRatio
+from steelyard.ratio.base import NO_OVERLAP, REGS, GaussianRatio, median_distance, mixture_scale
+from steelyard.ratio.blocks import BlockTable, FoldMoments, TableSummary, fold_scores
 
 # Pairs a block in the leave-one-out score: a handful of arrays of a hundred centres by so many rows are in use at
 # once. Between 250 and 1,000 hardly anything changes.
@@ -294,6 +295,48 @@ class RULSIF(GaussianRatio):
         self.scores_ = leave_one_out(source, target, self.centers_, widths, regs, self.eta_, moments)
         w, r = np.unravel_index(np.argmin(self.scores_), self.scores_.shape)
         return int(w), int(r)
+
+    def fit_blocks(self, source: Iterable[Any], target: Iterable[Any]) -> Self:
+        """Fit from tables that come in blocks of rows, in memory that does not grow with them.
+
+        Two passes: one for the scale and a sample, one for the sums. Width and reg are chosen by 5 folds, whose exact
+        score comes from the same sums. There is no ``weights_``; the weights of a block are
+        ``predict(block) / source_mean_``.
+
+        Parameters
+        ----------
+        source, target : iterables of arrays that can be gone through twice
+            A list of arrays, or an object whose ``__iter__`` starts anew.
+        """
+        self._check_parameters()
+        self.__dict__.pop("n_features_in_", None)
+        rng = generator(self.random_state)
+        tables = BlockTable(source, "source", self), BlockTable(target, "target", self)
+        summaries = [TableSummary(table, max(self.n_centers, 1000), rng) for table in tables]
+        self.center_, self.scale_, _ = mixture_scale(
+            [s.mean for s in summaries], [s.variance for s in summaries], self.standardize
+        )
+        samples = [self._scaled(empirical(s.sample, None, rng)) for s in summaries]
+        self.median_distance_ = median_distance(samples[0], samples[1])
+        centers, widths = self._basis(samples[1])
+        regs = REGS if self.reg is None else check_grid("reg", self.reg)
+        with one_blas_thread():
+            on_source = FoldMoments(tables[0], self._scale_rows, centers, widths)
+            on_target = FoldMoments(tables[1], self._scale_rows, centers, widths, second=self.eta_ > 0)
+            self.widths_, self.regs_ = widths, regs
+            self.scores_ = fold_scores(on_source, on_target, regs, self.eta_)
+        w, r = (int(k) for k in np.unravel_index(np.argmin(self.scores_), self.scores_.shape))
+        self.width_, self.reg_ = float(widths[w]), float(regs[r])
+        source_first, source_second = on_source.without(w, None)
+        target_first, target_second = on_target.without(w, None)
+        second = (1 - self.eta_) * source_second + self.eta_ * target_second
+        self.coef_ = rounded_ridge(second, target_first, self.reg_)
+        self.source_mean_ = float(source_first @ self.coef_)
+        self.raw_mean_ = (1 - self.eta_) * self.source_mean_ + self.eta_ * float(target_first @ self.coef_)
+        if not self.source_mean_ > 0:
+            raise NoOverlapError(NO_OVERLAP.format("the fitted ratio is 0 on every source row"))
+        self.constant_ = False
+        return self
 
     def _ratio(self, rows: FloatArray) -> FloatArray:
         if self.eta_ == 1:

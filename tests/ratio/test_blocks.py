@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from steelyard import RULSIF, ULSIF
+from steelyard.data import gaussian_pair
+from steelyard.errors import InputError, InputTypeError, NotFiniteError
+from steelyard.kernels import gaussian
+
+PAIR = gaussian_pair(3000, 2000, 2, random_state=0)
+
+
+class Blocks:
+    """Blocks of uneven size, made anew for every pass."""
+
+    def __init__(self, rows, *cuts):
+        self.rows, self.cuts = rows, cuts
+
+    def __iter__(self):
+        return iter(np.split(self.rows, self.cuts))
+
+
+SOURCE, TARGET = Blocks(PAIR.X, 700, 1500, 1501), Blocks(PAIR.X_target, 600)
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.3])
+def test_equals_the_fit_in_memory_for_fixed_width_reg_and_centres(eta):
+    fixed = {"width": 1.0, "reg": 0.1, "centers": PAIR.X_target[:40], "random_state": 0}
+    whole = RULSIF(eta, **fixed).fit(PAIR.X, target=PAIR.X_target)
+    blocks = RULSIF(eta, **fixed).fit_blocks(SOURCE, TARGET)
+    np.testing.assert_allclose(blocks.coef_, whole.coef_, atol=1e-10)
+    np.testing.assert_allclose(blocks.predict(PAIR.X), whole.predict(PAIR.X), atol=1e-9)
+    assert blocks.source_mean_ == pytest.approx(whole.source_mean_, rel=1e-2 if eta else 1e-9)  # clipping apart
+    np.testing.assert_allclose(whole.predict(PAIR.X) / whole.source_mean_, whole.weights_)
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.3])
+def test_scores_equal_refitting_without_each_fold(eta):
+    centers, widths, regs = PAIR.X_target[:15], [1.5, 0.7], [1.0, 0.01]
+    fit = RULSIF(eta, width=widths, reg=regs, centers=centers, standardize=False, random_state=0)
+    fit.fit_blocks([PAIR.X], [PAIR.X_target])
+    for w, width in enumerate(fit.widths_):
+        a, t = gaussian(PAIR.X, centers, width), gaussian(PAIR.X_target, centers, width)
+        for r, reg in enumerate(fit.regs_):
+            scores = []
+            for f in range(5):
+                out_a, out_t = np.arange(len(a)) % 5 == f, np.arange(len(t)) % 5 == f
+                A, T = a[~out_a], t[~out_t]
+                H = (1 - eta) * A.T @ A / len(A) + eta * T.T @ T / len(T)
+                beta = np.maximum(np.linalg.solve(H + reg * np.eye(15), T.mean(axis=0)), 0)
+                g, h = a[out_a] @ beta, t[out_t] @ beta
+                scores.append((1 - eta) * np.mean(g**2) / 2 + eta * np.mean(h**2) / 2 - np.mean(h))
+            assert fit.scores_[w, r] == pytest.approx(np.mean(scores), abs=1e-10)
+
+
+def test_default_grid_finds_the_true_ratio():
+    fit = ULSIF(random_state=0).fit_blocks(SOURCE, TARGET)
+    assert np.corrcoef(fit.predict(PAIR.X), PAIR.ratio(PAIR.X))[0, 1] > 0.95
+    assert fit.raw_mean_ == pytest.approx(1, abs=0.2)
+    assert fit.scores_.shape == (9, 9)
+
+
+def test_scale_is_that_of_the_whole_table():
+    whole = ULSIF(random_state=0).fit(PAIR.X * [10, 0.1] + 5, target=PAIR.X_target * [10, 0.1] + 5)
+    rows = Blocks(PAIR.X * [10, 0.1] + 5, 100, 2000), Blocks(PAIR.X_target * [10, 0.1] + 5, 1000)
+    blocks = ULSIF(random_state=0).fit_blocks(*rows)
+    np.testing.assert_allclose(blocks.scale_, whole.scale_, rtol=1e-12)
+    np.testing.assert_allclose(blocks.center_, whole.center_, rtol=1e-12)
+
+
+def test_single_precision_blocks():
+    double = ULSIF(width=1.0, reg=0.1, centers=PAIR.X_target[:40], random_state=0).fit_blocks(SOURCE, TARGET)
+    single = ULSIF(width=1.0, reg=0.1, centers=PAIR.X_target[:40], random_state=0).fit_blocks(
+        Blocks(PAIR.X.astype(np.float32), 700), Blocks(PAIR.X_target.astype(np.float32), 700)
+    )
+    np.testing.assert_allclose(single.predict(PAIR.X), double.predict(PAIR.X), atol=1e-4)
+
+
+def test_bad_blocks():
+    with pytest.raises(InputTypeError, match=r"source blocks can be gone through only once.*__iter__"):
+        ULSIF().fit_blocks((rows for rows in [PAIR.X]), [PAIR.X_target])
+    with pytest.raises(NotFiniteError, match="target contains NaN"):
+        ULSIF().fit_blocks([PAIR.X], [PAIR.X_target, np.full((3, 2), np.nan)])
+    with pytest.raises(InputError, match="target: X has 1 features"):
+        ULSIF().fit_blocks([PAIR.X], [PAIR.X_target[:, :1]])
+    with pytest.raises(InputError, match=r"source: the blocks hold 3 rows, at least 10 are needed"):
+        ULSIF().fit_blocks([PAIR.X[:3]], [PAIR.X_target])
+    with pytest.raises(InputError, match=r"source: the blocks hold 0 rows"):
+        ULSIF().fit_blocks([], [PAIR.X_target])
