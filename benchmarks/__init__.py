@@ -1,0 +1,1 @@
+"""Side by side with other packages, as ratios in one run."""
