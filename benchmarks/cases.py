@@ -59,7 +59,9 @@ def rulsif(quick: bool) -> list[Row]:
     rows: list[Row] = []
     for n, repeats in ((1000, 7), (10_000, 1)) if not quick else ((300, 2),):
         contestants = [*c.RULSIF_OURS, *c.RULSIF_PEERS]
-        found = interleaved("RuLSIF, 9×9, exact leave-one-out", contestants, gaussians(n, 5), median_width(n, 5), repeats)
+        found = interleaved(
+            "RuLSIF, 9×9, exact leave-one-out", contestants, gaussians(n, 5), median_width(n, 5), repeats
+        )
         for row, name in zip(found, ("rulsif float64", "rulsif float32", "rulsif densratio"), strict=True):
             row.peak_mb, _ = peak_memory(name, n, 5)
         rows += found
@@ -106,7 +108,9 @@ def stream(quick: bool) -> list[Row]:
     row = Row("uLSIF from blocks, 9×9, 5 folds", n, 10, "Steelyard", seconds, peak_mb=peak, repeats=1)
     if seconds is not None:
         unit = _exp_and_rank_update()
-        row.note = f"{seconds / n / 9 * 1e9:.0f} ns a row and width, {seconds / n / 9 / unit:.2f} × one exp and rank update"
+        row.note = (
+            f"{seconds / n / 9 * 1e9:.0f} ns a row and width, {seconds / n / 9 / unit:.2f} × one exp and rank update"
+        )
     say(f"  stream: {row}")
     return [row]
 

@@ -14,7 +14,18 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-PACKAGES = ("steelyard", "numpy", "scipy", "scikit-learn", "piqp", "densratio", "skada", "adapt", "tensorflow", "cvxopt")
+PACKAGES = (
+    "steelyard",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "piqp",
+    "densratio",
+    "skada",
+    "adapt",
+    "tensorflow",
+    "cvxopt",
+)
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -61,12 +72,13 @@ def provenance(options: argparse.Namespace) -> list[str]:
             versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             versions.append(f"{package} not installed")
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout.strip()
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE)
+    commit = git.stdout.strip()
     with open("/proc/cpuinfo") as file:
         processor = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown")
     return [
-        f"`{' '.join(['python -m benchmarks.run', *sys.argv[1:]])}`, commit {commit}, Python {platform.python_version()}, "
-        f"{processor}",
+        f"`{' '.join(['python -m benchmarks.run', *sys.argv[1:]])}`, commit {commit}, "
+        f"Python {platform.python_version()}, {processor}",
         ", ".join(versions),
     ]
 
@@ -80,10 +92,14 @@ def write(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
         writer = csv.DictWriter(file, rows[0].keys())
         writer.writeheader()
         writer.writerows(rows)
-    header = "| case | n | d | contestant | CPU s | × ours | peak MB | quality | note |\n|---|--:|--:|---|--:|--:|--:|--:|---|\n"
+    header = (
+        "| case | n | d | contestant | CPU s | × ours | peak MB | quality | note |\n"
+        "|---|--:|--:|---|--:|--:|--:|--:|---|\n"
+    )
     lines = [
         f"| {r['case']} | {r['n']:,} | {r['d']} | {r['contestant']} | {number(r['cpu_seconds'], '.3f')} | "
-        f"{number(r['times_ours'], '.1f')} | {number(r['peak_mb'], '.0f')} | {number(r['quality'], '.3g')} | {r['note']} |\n"
+        f"{number(r['times_ours'], '.1f')} | {number(r['peak_mb'], '.0f')} | {number(r['quality'], '.3g')} | "
+        f"{r['note']} |\n"
         for r in rows
     ]
     notes = (

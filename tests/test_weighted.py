@@ -291,6 +291,23 @@ def test_frames_are_matched_by_name_and_text_is_for_preprocess(toy):
         sparse.fit(frame, y, target=Target(target))
 
 
+def test_frames_of_mixed_number_types():
+    pd = pytest.importorskip("pandas", reason="pandas (extra 'tables') is not installed")
+    rng = np.random.default_rng(0)
+
+    def frame(n, shift):
+        return pd.DataFrame(
+            {"whole": rng.integers(0, 9, n), "real": rng.normal(shift, 1, n), "flag": rng.random(n) < 0.5}
+        )
+
+    source, target = frame(100, 0.0), frame(80, 0.5)
+    model = WeightedRegressor(Ridge(), FIXED).fit(source, source["real"], target=Target(target))
+    plain = WeightedRegressor(Ridge(), FIXED).fit(
+        source.to_numpy(dtype=float), source["real"], target=Target(target.to_numpy(dtype=float))
+    )
+    np.testing.assert_array_equal(model.weights_, plain.weights_)
+
+
 def test_inner_pipeline_may_ask_for_columns_by_name():
     pd = pytest.importorskip("pandas", reason="pandas (extra 'tables') is not installed")
     rng = np.random.default_rng(0)

@@ -1,7 +1,5 @@
 """Learning under distribution shift: weigh the data you have so that it looks like the data you must predict."""
 
-from importlib.metadata import version as _version
-
 from steelyard.qp import Certificate
 from steelyard.ratio import KLIEP, KMM, LSIF, RULSIF, ULSIF, ClassifierRatio
 from steelyard.select import ImportanceWeightedSearchCV, iwcv_score
@@ -9,7 +7,7 @@ from steelyard.target import Target
 from steelyard.weighted import WeightedClassifier, WeightedRegressor
 from steelyard.weights import effective_sample_size
 
-__version__ = _version("steelyard")
+__version__ = "0.1.0"
 
 __all__ = [
     "KLIEP",

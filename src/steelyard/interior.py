@@ -124,15 +124,11 @@ class _State:
             0.0,
         )
 
-    def certificate(
-        self, p: _Scaled, product: FloatArray, n_iter: int, tol: float, truncation: float
-    ) -> Certificate:
+    def certificate(self, p: _Scaled, product: FloatArray, n_iter: int, tol: float, truncation: float) -> Certificate:
         multipliers = Multipliers(
             p.scale * self.at_zero, p.scale * self.at_upper, p.scale * self.at_low, p.scale * self.at_high
         )
-        return certify(
-            self.x, p.scale * product, p.scale * p.linear, p.bounds, multipliers, n_iter, tol, truncation
-        )
+        return certify(self.x, p.scale * product, p.scale * p.linear, p.bounds, multipliers, n_iter, tol, truncation)
 
     def moved(self, step: _State, length: float) -> _State:
         return _State(
@@ -206,7 +202,6 @@ class _Newton:
             to_high + s.at_high / self.below * total,
             nu,
         )
-
 
     def _solve(self, right: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The solution for `right` and that for ones, which is computed with the first and kept."""

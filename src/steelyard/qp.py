@@ -41,7 +41,7 @@ class Certificate:
             raise ConvergenceError(
                 f"{what} stopped after {self.n_iter} iterations with gap {self.gap:.1e}, primal residual "
                 f"{self.primal_residual:.1e} and dual residual {self.dual_residual:.1e}; each should be at most "
-                f"{tol:.1e}. Raise tol, add a ridge, or check for columns of very different size."
+                f"{tol:.1e}. Raise tol, widen the kernel or the ridge, or check for columns of very different size."
             )
 
 

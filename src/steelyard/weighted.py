@@ -68,11 +68,10 @@ class _Weighted(MetaEstimatorMixin, BaseEstimator):
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: give one label a source row."
             )
-        rows, goal = self._prepare(X, target)
+        rows, numeric, goal = self._prepare(X, target)
         check_same_length(rows, y)
-        n_rows = len(rows)
-        counts = check_weights(sample_weight, n_rows)
-        self.weights_ = self._importance(rows, goal, n_rows, counts)
+        counts = check_weights(sample_weight, len(rows))
+        self.weights_ = self._importance(numeric, goal, counts)
         self.effective_sample_size_ = effective_sample_size(self.weights_ if counts is None else self.weights_ * counts)
         # Equal weights must give the very fit that no weights give, and for some estimators (a forest's bootstrap)
         # weights of one are not the same as none.
@@ -84,18 +83,19 @@ class _Weighted(MetaEstimatorMixin, BaseEstimator):
             self.estimator_.fit(rows, y, **keywords)
         return self
 
-    def _prepare(self, X: Any, target: Any) -> tuple[Any, Any]:
-        """Source and target rows as ratio and estimator see them; the second is None without a target."""
+    def _prepare(self, X: Any, target: Any) -> tuple[Any, Any, Any]:
+        """Source rows for the estimator, source rows for the ratio, and target rows (None without a target)."""
         if self.preprocess is None:
-            rows = check_source(self, X)
+            numeric = check_source(self, X)
             goal = None if target is None else check_target(self, target, X)
             # A frame goes on as a frame, for inner steps that ask for columns by name.
-            return (X if hasattr(X, "columns") else rows), goal
+            return (X if hasattr(X, "columns") else numeric), numeric, goal
         # What comes in need not be numeric: the transformer is there to make it so.
         validate_data(self, X, skip_check_array=True)
         goal = None if target is None else match_columns(target, X)
         self.preprocess_ = clone(self.preprocess).fit(X)
-        return self._transformed(X), None if goal is None else self._transformed(goal)
+        rows = self._transformed(X)
+        return rows, rows, None if goal is None else self._transformed(goal)
 
     def _transformed(self, X: Any) -> Any:
         rows = self.preprocess_.transform(X)
@@ -106,7 +106,8 @@ class _Weighted(MetaEstimatorMixin, BaseEstimator):
             )
         return rows
 
-    def _importance(self, rows: Any, goal: Any, n_rows: int, counts: FloatArray | None) -> FloatArray:
+    def _importance(self, rows: Any, goal: Any, counts: FloatArray | None) -> FloatArray:
+        even = np.ones(len(rows))
         if goal is None:
             warnings.warn(
                 f"{type(self).__name__}.fit got no target, so every weight is 1 and no shift is corrected. "
@@ -114,14 +115,13 @@ class _Weighted(MetaEstimatorMixin, BaseEstimator):
                 NoTargetWarning,
                 stacklevel=3,
             )
-            return np.ones(n_rows)
+            return even
         if self.flattening == 0:
-            return np.ones(n_rows)
+            return even
         self.ratio_ = clone(default_ratio() if self.ratio is None else self.ratio)
-        source = rows if self.preprocess is not None else np.asarray(rows)
-        self.ratio_.fit(source, target=Target(goal), sample_weight=counts)
+        self.ratio_.fit(rows, target=Target(goal), sample_weight=counts)
         if np.all(self.ratio_.weights_ == 1):
-            return np.ones(n_rows)
+            return even
         return flatten(self.ratio_.weights_, self.flattening, counts)
 
     def _rows(self, X: Any) -> Any:

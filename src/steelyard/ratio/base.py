@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -70,7 +71,7 @@ class RatioEstimator(BaseEstimator):
         target : Target or table of shape (n_target, n_columns), default=None
             The other domain. Data frames are matched by column name.
         sample_weight : array of shape (n_source,), default=None
-            How often each source row counts.
+            How often each source row counts. A row that counts 0 is left out, and its weight is 0.
         """
         rows = check_source(self, X)
         counts = check_weights(sample_weight, len(rows))
@@ -243,9 +244,7 @@ class GaussianRatio(InductiveRatio):
         """The ratio on the source rows; an error where the kernels of the centres reach none of them."""
         reach, ratio = self._reach_and_ratio(source.rows)
         if reach <= FAR_CENTER:
-            raise NoOverlapError(
-                NO_OVERLAP.format(f"the largest mean kernel value of a source row is {reach:.1e}")
-            )
+            raise NoOverlapError(NO_OVERLAP.format(f"the largest mean kernel value of a source row is {reach:.1e}"))
         return ratio
 
     def _reach_and_ratio(self, rows: FloatArray) -> tuple[float, FloatArray]:
@@ -313,7 +312,7 @@ def _pooled_scale(source: Empirical, target: Empirical, standardize: bool) -> tu
 
 
 def mixture_scale(
-    means: list[FloatArray], variances: list[FloatArray], standardize: bool
+    means: Sequence[FloatArray], variances: Sequence[FloatArray], standardize: bool
 ) -> tuple[FloatArray, FloatArray, bool]:
     """Centre and scale of the even mixture of two domains with these means and variances of the columns."""
     center = (means[0] + means[1]) / 2

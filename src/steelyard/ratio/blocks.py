@@ -60,9 +60,7 @@ class TableSummary:
             self.mean, self.squares = np.zeros(block.shape[1]), np.zeros(block.shape[1])
         mean, total = block.mean(axis=0), self.count + len(block)
         delta = mean - self.mean
-        self.squares = (
-            self.squares + np.square(block - mean).sum(axis=0) + delta**2 * self.count * len(block) / total
-        )
+        self.squares = self.squares + np.square(block - mean).sum(axis=0) + delta**2 * self.count * len(block) / total
         self.mean = self.mean + delta * len(block) / total
         self.count = total
 

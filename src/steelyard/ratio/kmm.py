@@ -69,7 +69,6 @@ class KMM(RatioEstimator):
     Examples
     --------
     >>> import numpy as np
-from scipy.linalg import solve_triangular
     >>> from steelyard import KMM, Target
     >>> rng = np.random.default_rng(0)
     >>> source, target = rng.normal(0, 1, (200, 1)), rng.normal(1, 0.5, (100, 1))

@@ -19,6 +19,8 @@ from steelyard.ratio.blocks import BlockTable, FoldMoments, TableSummary, fold_s
 # Pairs a block in the leave-one-out score: a handful of arrays of a hundred centres by so many rows are in use at
 # once. Between 250 and 1,000 hardly anything changes.
 PAIR_BLOCK = 500
+# What rounding, in single precision too, may add to a bound.
+ROUNDING = 1.001
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +36,7 @@ class Moments:
         return (1 - eta) * source_factor * self.source[width] + eta * target_factor * self.target[width]
 
 
-def ratio_moments(
-    source: Empirical, target: Empirical, centers: FloatArray, widths: FloatArray, eta: float
-) -> Moments:
+def ratio_moments(source: Empirical, target: Empirical, centers: FloatArray, widths: FloatArray, eta: float) -> Moments:
     """One pass over each table, for all widths."""
     first, second_target = basis_moments(target.rows, target.mass, centers, widths, second=eta > 0)
     _, second_source = basis_moments(source.rows, source.mass, centers, widths)
@@ -158,7 +158,7 @@ def _without_each_pair(
     g_target = (stays_a * t_rest + down_source * at * a_rest) / determinant
     u, v = down_source * g_source, down_target * g_target - down_first
     # By Cauchy and Schwarz, leaving out a pair moves coefficient l by at most this much times √G_ll.
-    moves = np.max(np.abs(u) * np.sqrt(aa) + np.abs(v) * np.sqrt(tt), axis=1) * dtype_slack(a.dtype)
+    moves = np.max(np.abs(u) * np.sqrt(aa) + np.abs(v) * np.sqrt(tt), axis=1) * ROUNDING
     # v is taken out of the bracket: G (c h + u a + v t) = v G (h c/v + a u/v + t), which saves a pass over the block.
     # It is negative but where the ratio exceeds 1/η; those few rows are turned round.
     least = 1e-12 * down_first
@@ -184,11 +184,6 @@ def _without_each_pair(
             g_source[r] + taken * np.einsum("ij,ij->j", fit, basis_there[:, :n_pairs]),
             g_target[r] + taken * np.einsum("ij,ij->j", fit, basis_there[:, n_pairs:]),
         )
-
-
-def dtype_slack(dtype: Any) -> float:
-    """A little more than one: what rounding may add to a bound."""
-    return 1 + 1000 * float(np.finfo(dtype).eps)
 
 
 class RULSIF(GaussianRatio):
