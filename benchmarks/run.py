@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+CASES = ("rulsif", "rulsif_scaling", "kmm", "kliep", "stream")
 PACKAGES = (
     "steelyard",
     "numpy",
@@ -40,66 +41,80 @@ def main() -> None:
     if options.child:
         child(options)
         return
-    rows = [row for threads in options.threads for row in run_with(threads, options)]
     options.out.mkdir(parents=True, exist_ok=True)
-    write(rows, options)
+    table = options.out / "results.csv"
+    for threads in options.threads:
+        for name in options.only or CASES:
+            rows = [*kept(table, name, threads), *run_case(name, threads, options)]
+            # Written after every case: a long run that is cut short leaves what it has.
+            with open(table, "w", newline="") as file:
+                writer = csv.DictWriter(file, rows[0].keys())
+                writer.writeheader()
+                writer.writerows(rows)
+    report(table, options)
 
 
-def run_with(threads: int, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """All cases in one process whose libraries see this many threads."""
-    command = [sys.executable, "-m", "benchmarks.run", "--child"]
-    command += ["--quick"] * options.quick + [word for name in options.only or [] for word in ("--only", name)]
+def kept(table: Path, name: str, threads: int) -> list[dict[str, Any]]:
+    """Rows of an earlier run that this one does not measure again."""
+    if not table.exists():
+        return []
+    with open(table, newline="") as file:
+        return [r for r in csv.DictReader(file) if (r["group"], r["threads"]) != (name, str(threads))]
+
+
+def run_case(name: str, threads: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """One case in one process whose libraries see this many threads."""
+    command = [sys.executable, "-m", "benchmarks.run", "--child", "--only", name] + ["--quick"] * options.quick
     environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(threads)) | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
-    return [row | {"threads": threads} for row in json.loads(done.stdout.strip().splitlines()[-1])]
+    rows = json.loads(done.stdout.strip().splitlines()[-1])
+    return [row | {"group": name, "threads": threads, "commit": commit()} for row in rows]
 
 
 def child(options: argparse.Namespace) -> None:
-    from benchmarks.cases import CASES
+    from benchmarks.cases import CASES as FUNCTIONS
     from benchmarks.measure import as_dicts, say
 
-    rows = []
-    for name in options.only or CASES:
-        say(name)
-        rows += as_dicts(CASES[name](options.quick))
-    print(json.dumps(rows))
+    (name,) = options.only
+    say(name)
+    print(json.dumps(as_dicts(FUNCTIONS[name](options.quick))))
 
 
-def provenance(options: argparse.Namespace) -> list[str]:
+def commit() -> str:
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE)
+    return git.stdout.strip()
+
+
+def provenance() -> list[str]:
     versions = []
     for package in PACKAGES:
         try:
             versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             versions.append(f"{package} not installed")
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE)
-    commit = git.stdout.strip()
     with open("/proc/cpuinfo") as file:
         processor = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown")
     return [
-        f"`{' '.join(['python -m benchmarks.run', *sys.argv[1:]])}`, commit {commit}, "
-        f"Python {platform.python_version()}, {processor}",
+        f"Made by `make bench` (each row's commit is in results.csv), Python {platform.python_version()}, {processor}",
         ", ".join(versions),
     ]
 
 
-def number(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
+def number(value: str, form: str) -> str:
+    return "–" if not value else format(float(value), form)
 
 
-def write(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
-    with open(options.out / "results.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
+def report(table: Path, options: argparse.Namespace) -> None:
+    with open(table, newline="") as file:
+        rows = list(csv.DictReader(file))
     header = (
-        "| case | n | d | contestant | CPU s | × ours | peak MB | quality | note |\n"
-        "|---|--:|--:|---|--:|--:|--:|--:|---|\n"
+        "| case | n | d | contestant | threads | CPU s | × ours | peak MB | quality | note |\n"
+        "|---|--:|--:|---|--:|--:|--:|--:|--:|---|\n"
     )
     lines = [
-        f"| {r['case']} | {r['n']:,} | {r['d']} | {r['contestant']} | {number(r['cpu_seconds'], '.3f')} | "
-        f"{number(r['times_ours'], '.1f')} | {number(r['peak_mb'], '.0f')} | {number(r['quality'], '.3g')} | "
-        f"{r['note']} |\n"
+        f"| {r['case']} | {int(r['n']):,} | {r['d']} | {r['contestant']} | {r['threads']} | "
+        f"{number(r['cpu_seconds'], '.3f')} | {number(r['times_ours'], '.1f')} | {number(r['peak_mb'], '.0f')} | "
+        f"{number(r['quality'], '.3g')} | {r['note']} |\n"
         for r in rows
     ]
     notes = (
@@ -108,28 +123,29 @@ def write(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
         "is better: RuLSIF, J' on fresh rows; KMM, MMD² left as a share of MMD² without weights (ridge term included); "
         "KLIEP, duality gap of the likelihood at the contestant's own width and centres.\n\n"
     )
-    text = "# Benchmarks\n\n" + header + "".join(lines) + notes + "\n\n".join(provenance(options)) + "\n"
+    text = "# Benchmarks\n\n" + header + "".join(lines) + notes + "\n\n".join(provenance()) + "\n"
     (options.out / "README.md").write_text(text)
     draw(rows, options.out / "time_against_n.png")
     print(text)
 
 
-def draw(rows: list[dict[str, Any]], path: Path) -> None:
+def draw(rows: list[dict[str, str]], path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4), layout="constrained")
     for axes, method in zip(figure.subplots(1, 2), ("RuLSIF", "KMM"), strict=True):
         series: dict[str, list[tuple[int, float]]] = {}
         for r in rows:
-            if r["case"].startswith(method) and r["cpu_seconds"] and r["d"] == 5:
+            if r["case"].startswith(method) and r["cpu_seconds"] and r["d"] == "5" and r["threads"] == "1":
                 name = r["contestant"].split(",")[0] if "Steelyard" in r["contestant"] else r["contestant"]
-                series.setdefault(name, []).append((r["n"], r["cpu_seconds"]))
+                series.setdefault(name, []).append((int(r["n"]), float(r["cpu_seconds"])))
         for name, points in sorted(series.items()):
             x, y = zip(*sorted(points), strict=True)
             ours = name.startswith("Steelyard")
             axes.loglog(x, y, "o-" if ours else "s--", label=name, linewidth=2 if ours else 1)
         axes.set(xlabel="rows in each domain (d = 5)", ylabel="CPU seconds", title=method)
-        axes.legend(frameon=False, fontsize=8)
+        if series:
+            axes.legend(frameon=False, fontsize=8)
         axes.grid(alpha=0.3)
     figure.savefig(path, dpi=150)
 
