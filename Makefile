@@ -24,7 +24,8 @@ lint: $(VENV)/.full
 	$(BIN)/mypy
 
 bench: $(VENV)/.bench/.ready
-	$(VENV)/.bench/bin/python -m benchmarks.run
+	$(VENV)/.bench/bin/python -m benchmarks.run $(BENCH)
+	$(VENV)/.bench/bin/python -m benchmarks.limit
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Steelyard needs Python 3.11 or newer; %s is %s. Try: make PYTHON=python3.11" % (sys.executable, sys.version.split()[0]))'
@@ -48,6 +49,9 @@ $(VENV)/.full: $(VENV)/.core
 $(VENV)/.bench/.ready: $(VENV)/bin/python benchmarks/requirements.txt pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)/.bench
 	$(VENV)/.bench/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable .
+	for peer in cvxopt==1.3.3 adapt==0.4.5; do \
+	  $(VENV)/.bench/bin/python -m pip install --quiet --disable-pip-version-check $$peer || echo "$$peer does not install here: measured without it"; \
+	done
 	@touch $@
 
 clean:

@@ -17,7 +17,7 @@ from steelyard import (
 from steelyard.data import gaussian_pair, sinc_toy
 from steelyard.errors import NoOverlapError, NoTargetWarning, ParameterError
 from steelyard.ratio.base import RatioEstimator
-from steelyard.select import row_scores, standard_error, weighted_mean
+from steelyard.scores import row_scores, standard_error, weighted_mean
 
 JUDGE = ULSIF(width=0.5, reg=1.0, random_state=0)
 

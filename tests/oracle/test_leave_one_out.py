@@ -5,7 +5,7 @@ import pytest
 
 from steelyard import RULSIF, ULSIF
 from steelyard.empirical import Empirical
-from steelyard.ratio.ulsif import leave_one_out, ratio_moments
+from steelyard.ratio.leave_one_out import leave_one_out, ratio_moments
 
 
 def kernel(rows, centers, width):
