@@ -34,3 +34,19 @@ def test_distinct_rows_are_uniform_and_shuffled():
     assert sample.uniform
     assert abs(np.corrcoef(sample.rows[:, 0], np.arange(1000))[0, 1]) < 0.1
     assert not empirical(table, np.arange(1.0, 1001.0), np.random.default_rng(0)).uniform
+
+
+def test_a_column_of_time_stamps_does_not_hide_the_others():
+    rng = np.random.default_rng(3)
+    days = 1.7e18 + 8.64e13 * rng.integers(0, 5, 300)
+    table = np.column_stack([days, rng.integers(0, 50, 300) / 50])
+    order = rng.permutation(300)
+    one = empirical(table, None, np.random.default_rng(0))
+    other = empirical(table[order], None, np.random.default_rng(0))
+    assert len(one) == len(np.unique(table, axis=0))
+    np.testing.assert_array_equal(one.rows, other.rows)
+
+
+def test_huge_counts_stay_in_range():
+    sample = empirical(np.arange(4.0)[:, None], np.full(4, 1e308), np.random.default_rng(0))
+    np.testing.assert_array_equal(sample.mass, 0.25)

@@ -3,6 +3,7 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, mean_absolute_error, mean_squared_error
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from steelyard import (
@@ -15,7 +16,7 @@ from steelyard import (
     iwcv_score,
 )
 from steelyard.data import gaussian_pair, sinc_toy
-from steelyard.errors import NoOverlapError, NoTargetWarning, ParameterError
+from steelyard.errors import InputError, InputTypeError, NoOverlapError, NoTargetWarning, ParameterError
 from steelyard.ratio.base import RatioEstimator
 from steelyard.scores import row_scores, standard_error, weighted_mean
 
@@ -214,3 +215,46 @@ def test_without_a_target_it_is_plain_cross_validation(toy):
 def test_unknown_rule(toy):
     with pytest.raises(ParameterError, match="one-standard-error"):
         search_toy(ImportanceWeightedSearchCV(WeightedRegressor(Ridge()), {}, rule="median"), toy)
+
+
+def test_a_candidate_without_a_score_never_wins(toy):
+    X, y, X_target, _ = toy
+
+    def scoring(model, X, y):
+        return np.full(len(y), np.nan if model.flattening == 1 else 0.0)
+
+    search = ImportanceWeightedSearchCV(
+        WeightedRegressor(Ridge(), JUDGE), {"flattening": [0, 1]}, ratio=JUDGE, scoring=scoring
+    )
+    assert search.fit(X, y, target=X_target).best_params_ == {"flattening": 0}
+    search.set_params(param_grid={"flattening": [1]})
+    with pytest.raises(InputError, match="score of NaN"):
+        search.fit(X, y, target=X_target)
+
+
+def test_a_fold_without_weight_does_not_stop_a_search():
+    X = np.r_[np.linspace(-1, 1, 40), np.full(10, 50.0) + np.arange(10)][:, None]
+    model = WeightedRegressor(Ridge(), JUDGE)
+    judge = ULSIF(width=0.02, reg=1.0, random_state=0)  # the last ten rows are out of its reach
+    search = ImportanceWeightedSearchCV(model, {"flattening": [0]}, ratio=judge, cv=5)
+    search.fit(X, X[:, 0], target=np.linspace(-1, 1, 30)[:, None])
+    assert np.isnan(search.cv_results_["split4_test_score"][0])
+    assert np.isfinite(search.best_score_)
+
+
+def test_labels_in_a_column():
+    pair = gaussian_pair(100, 80, 2, random_state=0)
+    y = (pair.X.sum(axis=1) > 0).astype(int)
+    tree = DecisionTreeClassifier(random_state=0)
+    flat = iwcv_score(tree, pair.X, y, target=pair.X_target, ratio=JUDGE, cv=KFold(5))
+    column = iwcv_score(tree, pair.X, y[:, None], target=pair.X_target, ratio=JUDGE, cv=KFold(5))
+    np.testing.assert_array_equal(flat, column)
+    with pytest.raises(InputError, match="requires y"):
+        iwcv_score(tree, pair.X, None, target=pair.X_target)
+
+
+def test_searches_refuse_sparse_preprocessing_with_what_to_set(toy):
+    X, y, X_target, _ = toy
+    model = WeightedRegressor(Ridge(), JUDGE, preprocess=OneHotEncoder(handle_unknown="ignore"))
+    with pytest.raises(InputTypeError, match="sparse_output=False"):
+        ImportanceWeightedSearchCV(model, {"flattening": [1]}, ratio=JUDGE).fit(X, y, target=X_target)

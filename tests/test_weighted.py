@@ -5,6 +5,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import (
     AdaBoostClassifier,
+    AdaBoostRegressor,
     BaggingRegressor,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
@@ -150,6 +151,9 @@ class ByKeyword(RegressorMixin, BaseEstimator):
         (VotingRegressor([("a", Ridge()), ("b", KNeighborsRegressor())]), None),
         (MultiOutputRegressor(KNeighborsRegressor()), None),
         (AdaBoostClassifier(KNeighborsClassifier()), None),
+        (AdaBoostRegressor(KNeighborsRegressor()), "sample_weight"),
+        (StackingRegressor([("a", Ridge())], KNeighborsRegressor()), None),
+        (ImportanceWeightedSearchCV(Ridge(), {}), None),
         (ByKeyword(), None),
     ],
     ids=lambda e: type(e).__name__ if isinstance(e, BaseEstimator) else str(e),
@@ -319,8 +323,14 @@ def test_inner_pipeline_may_ask_for_columns_by_name():
     assert list(model.feature_names_in_) == ["a", "b"]
 
 
+def test_a_ratio_that_is_none(toy):
+    X, y, X_target, _ = toy
+    with pytest.raises(InputTypeError, match="got Ridge"):
+        WeightedRegressor(Ridge(), Ridge()).fit(X, y, target=Target(X_target))
+
+
 @pytest.mark.parametrize("value", [-0.1, 1.1, "all", None])
 def test_flattening_out_of_range(value, toy):
     X, y, X_target, _ = toy
-    with pytest.raises(ParameterError, match="flattening must be a number"):
+    with pytest.raises(ParameterError, match="flattening must be a finite number"):
         WeightedRegressor(Ridge(), flattening=value).fit(X, y, target=Target(X_target))

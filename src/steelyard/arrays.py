@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,33 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def one_blas_thread() -> Any:
+class _OneThread:
+    """Counts who is inside: of several threads that fit at once, the last one out gives BLAS its threads back."""
+
+    def __init__(self) -> None:
+        self.lock, self.inside = Lock(), 0
+        self.limit: Any = None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.inside:
+                self.limit = _controller().limit(limits=1, user_api="blas")
+            self.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if not self.inside and self.limit is not None:
+                self.limit.restore_original_limits()
+
+
+_ONE_THREAD = _OneThread()
+
+
+def one_blas_thread() -> _OneThread:
     """Context in which BLAS runs on the calling thread.
 
     The products here are small (a block of rows by a hundred centres): handing them to a thread pool costs more
     than the product, and two pools that spin against each other cost seven to eighteen times as much.
     """
-    return _controller().limit(limits=1, user_api="blas")
+    return _ONE_THREAD

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_consistent_length, validate_data
+from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from steelyard.arrays import FloatArray
 from steelyard.errors import (
     ColumnMismatchError,
     InputError,
     InputTypeError,
+    NoTargetWarning,
     NotFiniteError,
     ParameterError,
     WeightError,
@@ -28,9 +31,20 @@ HOW_TO_CLEAN = (
 )
 
 
-def check_source(estimator: BaseEstimator, X: Any, *, reset: bool = True) -> FloatArray:
-    """Numeric, finite rows; remembers their number and names of columns on the estimator when `reset`."""
-    return _check_rows(estimator, X, table="source", reset=reset, least=2 if reset else 1)
+def forget_fit(estimator: BaseEstimator) -> None:
+    """Delete what an earlier fit left, so that nothing of it can be taken for a result of the next."""
+    for name in [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]:
+        delattr(estimator, name)
+
+
+def check_source(estimator: BaseEstimator, X: Any) -> FloatArray:
+    """Numeric, finite rows; remembers their number and names of columns on the estimator."""
+    return _check_rows(estimator, X, table="source", reset=True, least=2)
+
+
+def check_new_rows(estimator: BaseEstimator, X: Any, table: str = "table to predict") -> FloatArray:
+    """Rows with the columns that the estimator was fitted on."""
+    return _check_rows(estimator, X, table=table, reset=False, least=1)
 
 
 def check_block(estimator: BaseEstimator, block: Any, table: str) -> FloatArray:
@@ -38,9 +52,29 @@ def check_block(estimator: BaseEstimator, block: Any, table: str) -> FloatArray:
     return _check_rows(estimator, block, table=table, reset=not hasattr(estimator, "n_features_in_"), least=1)
 
 
-def check_target(estimator: BaseEstimator, target: Any, source: Any, *, least: int = 2) -> FloatArray:
+def check_target(estimator: BaseEstimator, target: Any, source: Any) -> FloatArray:
     """Target rows with the columns of the source, in the order of the source."""
-    return _check_rows(estimator, match_columns(target, source), table="target", reset=False, least=least)
+    return _check_rows(estimator, match_columns(target, source), table="target", reset=False, least=2)
+
+
+def check_centers(centers: Any, estimator: BaseEstimator) -> FloatArray:
+    """Centres with as many columns as the source; a frame is put into the order of the source's names."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None and hasattr(centers, "columns"):
+        missing = [name for name in names if name not in list(centers.columns)]
+        if missing:
+            raise ColumnMismatchError(f"centers lack the columns {missing} of the source.")
+        centers = centers[list(names)]
+    try:
+        rows: FloatArray = check_array(centers, dtype=[np.float64, np.float32], ensure_all_finite=False)
+    except (ValueError, TypeError) as error:
+        raise _named(error)(f"centers: {error}{_remedy(error)}") from error
+    if rows.shape[1] != estimator.n_features_in_:
+        raise ColumnMismatchError(
+            f"centers have {rows.shape[1]} columns, the source {estimator.n_features_in_}; both need the same."
+        )
+    _check_finite(rows, "centers", None)
+    return rows
 
 
 def match_columns(target: Any, source: Any) -> Any:
@@ -109,7 +143,7 @@ def _check_finite(rows: FloatArray, table: str, names: Sequence[Any] | None) -> 
         return
     column = int(np.flatnonzero(bad.any(axis=0))[0])
     where = [int(row) for row in np.flatnonzero(bad[:, column])[:3]]
-    kind = "NaN" if np.isnan(rows[bad]).any() else "infinity"
+    kind = "NaN" if np.isnan(rows[:, column]).any() else "infinity"
     name = repr(names[column]) if names is not None else str(column)
     raise NotFiniteError(
         f"The {table} contains {kind} in {int(bad.any(axis=1).sum())} of {len(rows)} rows "
@@ -143,21 +177,45 @@ def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> FloatArray | 
     return weights
 
 
-def check_same_length(X: Any, y: Any) -> None:
-    """As many labels as rows."""
+def check_labels(estimator: BaseEstimator, X: Any, y: Any) -> None:
+    """As many labels as rows, and not none at all."""
+    if y is None:
+        raise InputError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None. Give one label a row."
+        )
     try:
         check_consistent_length(X, y)
     except (ValueError, TypeError) as error:
         raise _named(error)(f"source: {error}") from error
 
 
+def warn_without_target(who: str, consequence: str, stacklevel: int) -> None:
+    """Say that nothing is corrected, and how to have it corrected."""
+    warnings.warn(
+        f"{who} got no target, so {consequence}. Pass target=Target(rows_to_predict).",
+        NoTargetWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def preprocessed(transformer: Any, X: Any) -> Any:
+    """Rows through a fitted transformer; sparse ones are refused, with what to set instead."""
+    rows = transformer.transform(X)
+    if issparse(rows):
+        raise InputTypeError(
+            f"preprocess ({type(transformer).__name__}) gives sparse rows, dense ones are needed: set "
+            "sparse_output=False on the encoder, or sparse_threshold=0 on the ColumnTransformer."
+        )
+    return rows
+
+
 def check_range(name: str, value: Any, low: float, high: float = np.inf, *, open_low: bool = False) -> float:
     """A real number between two limits (the lower one excluded if `open_low`)."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not number or not low <= float(value) <= high or (open_low and float(value) == low):
+    if not number or not np.isfinite(value) or not low <= float(value) <= high or (open_low and float(value) == low):
         sign = ">" if open_low else "≥"
         limit = f"{sign} {low:g}" + (f" and ≤ {high:g}" if np.isfinite(high) else "")
-        raise ParameterError(f"{name} must be a number {limit}; got {value!r}.")
+        raise ParameterError(f"{name} must be a finite number {limit}; got {value!r}.")
     return float(value)
 
 
@@ -183,6 +241,6 @@ def generator(random_state: Any) -> np.random.Generator:
         return np.random.default_rng(random_state.randint(2**31))
     if random_state is None or isinstance(random_state, np.random.Generator):
         return np.random.default_rng(random_state)
-    if isinstance(random_state, numbers.Integral):
+    if isinstance(random_state, numbers.Integral) and int(random_state) >= 0:
         return np.random.default_rng(int(random_state))
-    raise ParameterError(f"random_state must be None, a whole number or a random generator; got {random_state!r}.")
+    raise ParameterError(f"random_state must be None, a whole number ≥ 0 or a random generator; got {random_state!r}.")

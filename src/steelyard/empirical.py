@@ -49,19 +49,25 @@ def empirical(table: FloatArray, weights: FloatArray | None, rng: np.random.Gene
     position[order] = shuffle[group]
     rows = np.empty((len(shuffle), table.shape[1]), dtype=table.dtype)
     rows[shuffle] = ordered[first]
-    counts = np.ones(len(order)) if weights is None else weights[order].astype(np.float64)
+    # Divided by the largest, so that a sum of huge counts stays in range.
+    counts = np.ones(len(order)) if weights is None else weights[order] / weights.max()
     mass = np.bincount(shuffle[group], weights=counts)
     return Empirical(rows, mass / mass.sum(), position)
 
 
 def _row_keys(table: FloatArray) -> FloatArray:
-    """One number a row, equal for equal rows: a fixed generic combination of the columns.
+    """One number a row, equal for equal rows: a fixed generic combination of the columns, each brought to [0, 1].
 
-    Summed column by column, because a matrix product may round equal rows differently at the edge of a block.
+    Brought to [0, 1], because beside a column of time stamps a column of shares would be lost to rounding, and rows
+    that differ only there would tie. Summed column by column, because a matrix product may round equal rows
+    differently at the edge of a block.
     """
     factors = np.random.default_rng(0).uniform(1.0, 2.0, size=(table.shape[1],))
     keys = np.zeros(len(table))
     with np.errstate(over="ignore", invalid="ignore"):  # keys beyond the range only leave copies unmerged
         for column, factor in zip(table.T, factors, strict=True):
-            keys += column.astype(np.float64) * factor
+            values = column.astype(np.float64)
+            low, span = values.min(), np.ptp(values)
+            if span > 0:
+                keys += (values - low) / span * factor
     return keys

@@ -36,10 +36,6 @@ class NoOverlapError(InputError):
     """Source and target share no region: no weighting of the source can look like the target."""
 
 
-class MissingTargetError(InputError):
-    """A method that cannot work without a target was given none."""
-
-
 class NotWeightableError(InputTypeError):
     """The estimator takes no row weights, so importance weighting cannot reach it."""
 

@@ -9,7 +9,10 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 from steelyard.arrays import FloatArray, IntArray
-from steelyard.kernels import gaussian
+from steelyard.kernels import blocks, gaussian
+
+# Rows a part, so that the columns in the making stay small beside the factor.
+PART_ROWS = 32_768
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,18 +58,22 @@ def pivoted_cholesky(
         rank = len(pivots)
         size = min(block, max_rank - rank, int(np.count_nonzero(residual)))
         drawn = rng.choice(n, size=size, replace=False, p=residual / residual.sum())
-        columns = gaussian(rows, rows[drawn], width).astype(np.float64, copy=False)
-        columns -= factor[:, :rank] @ factor[drawn, :rank].T
-        lower, keep = _pivot_block(columns[drawn])
-        new = solve_triangular(lower, columns[:, keep].T, lower=True, check_finite=False).T
-        factor[:, rank : rank + len(keep)] = new
-        residual -= np.einsum("ij,ij->i", new, new)
-        pivots.extend(drawn[keep].tolist())
+        schur = gaussian(rows[drawn], rows[drawn], width).astype(np.float64, copy=False)
+        schur -= factor[drawn, :rank] @ factor[drawn, :rank].T
+        lower, keep = _pivot_block(schur)
+        chosen, among = drawn[keep], factor[drawn[keep], :rank].T
+        for part in blocks(n, PART_ROWS):
+            columns = gaussian(rows[part], rows[chosen], width).astype(np.float64, copy=False)
+            columns -= factor[part, :rank] @ among
+            new = solve_triangular(lower, columns.T, lower=True, check_finite=False).T
+            factor[part, rank : rank + len(keep)] = new
+            residual[part] -= np.einsum("ij,ij->i", new, new)
+        pivots.extend(chosen.tolist())
         np.maximum(residual, 0, out=residual)
         residual[pivots] = 0
     factor = factor[:, : len(pivots)]
-    chosen = np.array(pivots, dtype=np.intp)
-    return LowRank(factor, residual, chosen, np.tril(factor[chosen]))
+    places = np.array(pivots, dtype=np.intp)
+    return LowRank(factor, residual, places, np.tril(factor[places]))
 
 
 def _pivot_block(schur: FloatArray) -> tuple[FloatArray, IntArray]:

@@ -80,12 +80,14 @@ def certify(
     violation = max(float(np.max(-x)), float(np.max(x - bounds.upper)), 0.0)
     slab = max(bounds.low - total, total - bounds.high, 0.0) / max(1.0, len(x))
     stationarity = product - linear - m.at_zero + m.at_upper - m.at_low + m.at_high
-    dual = float(np.max(np.abs(stationarity)) / max(1.0, float(np.max(np.abs(linear)))))
+    # A negative multiplier would prove nothing, however small the rest.
+    wrong_sign = max(0.0, -float(m.at_zero.min()), -float(m.at_upper.min()), -m.at_low, -m.at_high)
+    dual = max(float(np.max(np.abs(stationarity))), wrong_sign) / max(1.0, float(np.max(np.abs(linear))))
     gap = abs(float(x @ m.at_zero + (bounds.upper - x) @ m.at_upper))
     # An infinite side has multiplier 0; 0 · inf would be NaN.
     gap += abs(m.at_low * (total - bounds.low)) if m.at_low else 0.0
     gap += abs(m.at_high * (bounds.high - total)) if m.at_high else 0.0
-    gap /= max(1.0, abs(objective))
+    gap = float(gap) / max(1.0, abs(objective))
     solved = bool(max(violation, slab, dual, gap) <= tol)
     return Certificate(objective, max(violation, slab), dual, gap, n_iter, solved, truncation)
 

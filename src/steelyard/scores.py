@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from steelyard.arrays import FloatArray
-from steelyard.errors import NoOverlapError, ParameterError
+from steelyard.errors import InputError, NoOverlapError, ParameterError
 
 RowScores = Callable[[Any, Any, Any], FloatArray]
 
@@ -29,7 +29,7 @@ def _residuals(model: Any, X: Any, y: Any) -> FloatArray:
 
 
 def _hit(model: Any, X: Any, y: Any) -> FloatArray:
-    return np.asarray(model.predict(X) == np.asarray(y), dtype=np.float64)
+    return np.asarray(np.ravel(model.predict(X)) == _one_column(y), dtype=np.float64)
 
 
 def _log_likelihood(model: Any, X: Any, y: Any) -> FloatArray:
@@ -42,7 +42,17 @@ def _negative_brier(model: Any, X: Any, y: Any) -> FloatArray:
 
 
 def _one_hot(model: Any, y: Any) -> FloatArray:
-    return (np.asarray(y)[:, None] == model.classes_).astype(np.float64)
+    return (_one_column(y)[:, None] == model.classes_).astype(np.float64)
+
+
+def _one_column(y: Any) -> Any:
+    labels = np.asarray(y)
+    if labels.ndim > 1 and labels.shape[1] > 1:
+        raise InputError(
+            f"Class labels must be one column; got shape {labels.shape}. Score several outputs with a function of your "
+            "own that returns one score a row."
+        )
+    return labels.ravel()
 
 
 # A score must be a mean over rows, or it could not be weighted row by row; R² is not among them for that reason.

@@ -16,7 +16,7 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import has_fit_parameter
 
 from steelyard.arrays import FloatArray
-from steelyard.check import match_columns
+from steelyard.check import check_labels, forget_fit, match_columns, preprocessed, warn_without_target
 from steelyard.errors import (
     FewEffectiveRowsWarning,
     InputError,
@@ -35,18 +35,13 @@ def judging_weights(estimator: Any, X: Any, target: Any, ratio: Any) -> FloatArr
     Where the estimator preprocesses its tables, the ratio sees them preprocessed in the same way.
     """
     if target is None:
-        warnings.warn(
-            "No target was given, so every row counts the same: this is plain cross-validation. "
-            "Pass target=Target(rows_to_predict).",
-            NoTargetWarning,
-            stacklevel=3,
-        )
+        warn_without_target("Cross-validation", "every row counts the same and it is the plain one", 3)
         return np.ones(_safe_length(X))
     rows, goal = X, match_columns(target, X)
     preprocess = getattr(estimator, "preprocess", None)
     if preprocess is not None:
         fitted = clone(preprocess).fit(rows)
-        rows, goal = fitted.transform(rows), fitted.transform(goal)
+        rows, goal = preprocessed(fitted, rows), preprocessed(fitted, goal)
     judge = clone(default_ratio() if ratio is None else ratio).fit(rows, target=Target(goal))
     return np.asarray(judge.weights_)
 
@@ -106,6 +101,7 @@ def iwcv_score(
     >>> iwcv_score(model, X, y, target=Target(X_target), ratio=ULSIF(random_state=0)).shape
     (5,)
     """
+    check_labels(estimator, X, y)
     X, y = indexable(X, y)
     weights = judging_weights(estimator, X, target, ratio)
     score = row_scores(scoring, estimator)
@@ -138,9 +134,10 @@ def _evaluate(
     model = clone(estimator).set_params(**clone(params, safe=False))
     start = time.perf_counter()
     with warnings.catch_warnings():
-        # Rough weights in a training fold show in the score; the judge and the final fit still warn.
-        warnings.simplefilter("ignore", FewEffectiveRowsWarning)
-        warnings.simplefilter("ignore", RawMeanWarning)
+        # Rough weights in a training fold show in the score, and that there is no target was said; the judge and the
+        # final fit still warn of the rest.
+        for said in (FewEffectiveRowsWarning, RawMeanWarning, NoTargetWarning):
+            warnings.simplefilter("ignore", said)
         model.fit(_safe_indexing(X, train), _safe_indexing(y, train), **_fit_keywords(model, target))
     seconds = time.perf_counter() - start
     share = getattr(model, "effective_sample_size_", len(train)) / len(train)
@@ -174,7 +171,8 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
 
     Attributes
     ----------
-    best_params_, best_score_, best_index_, best_estimator_ : as in ``GridSearchCV``.
+    best_params_, best_score_, best_index_, best_estimator_ : as in ``GridSearchCV``. ``score`` is that of the chosen
+        estimator where `scoring` is None (R² for a regressor), the unweighted mean of the row scores otherwise.
     judging_weights_ : importance of each source row for judging.
     cv_results_ : as in ``GridSearchCV``; ``mean_test_score`` is the weighted mean over all held-out rows,
         ``se_test_score`` its standard error, ``mean_effective_share`` the effective sample size of the candidate's
@@ -220,10 +218,8 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
         """Search on labelled source rows, judged for the target, and refit the chosen candidate on all of them."""
         if self.rule not in ("best", "one-standard-error"):
             raise ParameterError(f'rule must be "best" or "one-standard-error"; got {self.rule!r}.')
-        if y is None:
-            raise InputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: give one label a source row."
-            )
+        forget_fit(self)
+        check_labels(self, X, y)
         X, y = indexable(X, y)
         score = row_scores(self.scoring, self.estimator)
         self.judging_weights_ = judging_weights(self.estimator, X, target, self.ratio)
@@ -246,7 +242,9 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
     def _refit(self, X: Any, y: Any, target: Any) -> None:
         start = time.perf_counter()
         self.best_estimator_ = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-        self.best_estimator_.fit(X, y, **_fit_keywords(self.best_estimator_, target))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NoTargetWarning)  # said once, by the judge
+            self.best_estimator_.fit(X, y, **_fit_keywords(self.best_estimator_, target))
         self.refit_time_ = time.perf_counter() - start
         if hasattr(self.best_estimator_, "feature_names_in_"):
             self.feature_names_in_ = self.best_estimator_.feature_names_in_
@@ -278,9 +276,13 @@ def _results(
     held_out = np.concatenate([weights[test] for _, test in splits])
     pooled = [np.concatenate([e.scores for e in row]) for row in evaluations]
     means = np.array([weighted_mean(scores, held_out) for scores in pooled])
+    # A fold without any weight has no score of its own, but does no harm to the pooled one.
     per_split = np.array(
         [
-            [weighted_mean(e.scores, weights[test]) for e, (_, test) in zip(row, splits, strict=True)]
+            [
+                weighted_mean(e.scores, weights[test]) if weights[test].any() else np.nan
+                for e, (_, test) in zip(row, splits, strict=True)
+            ]
             for row in evaluations
         ]
     )
@@ -294,7 +296,7 @@ def _results(
     for s in range(len(splits)):
         results[f"split{s}_test_score"] = per_split[:, s]
     results["mean_test_score"] = means
-    results["std_test_score"] = per_split.std(axis=1)
+    results["std_test_score"] = np.ma.masked_invalid(per_split).std(axis=1).filled(np.nan)
     results["se_test_score"] = np.array([standard_error(scores, held_out) for scores in pooled])
     results["rank_test_score"] = (1 + (means[:, None] < means).sum(axis=1)).astype(np.int32)
     results["mean_effective_share"] = np.array([np.mean([e.effective_share for e in row]) for row in evaluations])
@@ -303,7 +305,9 @@ def _results(
 
 
 def _choose(results: dict[str, Any], rule: str) -> int:
-    means = results["mean_test_score"]
+    means = np.where(np.isnan(results["mean_test_score"]), -np.inf, results["mean_test_score"])
+    if not np.isfinite(means).any():
+        raise InputError("Every candidate has a score of NaN: look at the scoring function and at the predictions.")
     best = int(np.argmax(means))
     if rule == "best":
         return best

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import BaggingClassifier, BaggingRegressor
+from sklearn.ensemble import AdaBoostRegressor, BaggingClassifier, BaggingRegressor
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
@@ -14,7 +15,7 @@ from steelyard.errors import NotWeightableError
 
 PLAIN = "sample_weight"
 # These draw rows by weight themselves, whatever the estimator inside can do.
-DRAWS_ROWS = (BaggingClassifier, BaggingRegressor)
+DRAWS_ROWS = (AdaBoostRegressor, BaggingClassifier, BaggingRegressor)
 
 
 def weight_parameter(estimator: Any) -> str | None:
@@ -42,10 +43,12 @@ def weight_parameter(estimator: Any) -> str | None:
     if isinstance(estimator, TransformedTargetRegressor):
         return PLAIN if estimator.regressor is None else weight_parameter(estimator.regressor)
     if isinstance(estimator, BaseSearchCV):
-        return weight_parameter(estimator.estimator)
+        return weight_parameter(estimator.estimator) if _takes_any_keyword(estimator) else None
     members = getattr(estimator, "estimators", None)
     if isinstance(members, list):
         fitted = [member for _, member in members if not isinstance(member, str)]
+        if getattr(estimator, "final_estimator", None) is not None:
+            fitted.append(estimator.final_estimator)
         return PLAIN if fitted and all(weight_parameter(member) == PLAIN for member in fitted) else None
     if not hasattr(estimator, "fit") or not has_fit_parameter(estimator, PLAIN):
         return None
@@ -53,6 +56,10 @@ def weight_parameter(estimator: Any) -> str | None:
     if hasattr(wrapped, "fit") and not isinstance(estimator, DRAWS_ROWS):
         return PLAIN if weight_parameter(wrapped) == PLAIN else None
     return PLAIN
+
+
+def _takes_any_keyword(estimator: Any) -> bool:
+    return any(p.kind is p.VAR_KEYWORD for p in signature(estimator.fit).parameters.values())
 
 
 def require_weight_parameter(estimator: Any) -> str:

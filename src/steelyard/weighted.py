@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from steelyard.arrays import FloatArray
 from steelyard.check import (
+    check_labels,
+    check_new_rows,
     check_range,
-    check_same_length,
     check_source,
     check_target,
     check_weights,
+    forget_fit,
     match_columns,
+    preprocessed,
+    warn_without_target,
 )
-from steelyard.errors import InputError, InputTypeError, NoTargetWarning
+from steelyard.errors import InputTypeError
 from steelyard.ratio import default_ratio
 from steelyard.target import Target
 from steelyard.weightable import require_weight_parameter
-from steelyard.weights import effective_sample_size, flatten
+from steelyard.weights import counted, effective_sample_size, flatten
 
 
 def _estimator_has(method: str) -> Any:
@@ -64,18 +66,15 @@ class _Weighted(MetaEstimatorMixin, BaseEstimator):
         """
         name = require_weight_parameter(self.estimator)
         check_range("flattening", self.flattening, 0, 1)
-        if y is None:
-            raise InputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: give one label a source row."
-            )
+        forget_fit(self)
+        check_labels(self, X, y)
         rows, numeric, goal = self._prepare(X, target)
-        check_same_length(rows, y)
         counts = check_weights(sample_weight, len(rows))
         self.weights_ = self._importance(numeric, goal, counts)
-        self.effective_sample_size_ = effective_sample_size(self.weights_ if counts is None else self.weights_ * counts)
+        self.effective_sample_size_ = effective_sample_size(counted(self.weights_, counts))
         # Equal weights must give the very fit that no weights give, and for some estimators (a forest's bootstrap)
         # weights of one are not the same as none.
-        weights = counts if np.all(self.weights_ == 1) else _times(self.weights_, counts)
+        weights = counts if np.all(self.weights_ == 1) else self.weights_ * (1.0 if counts is None else counts)
         keywords = {} if weights is None else {name: weights}
         self.estimator_ = clone(self.estimator)
         # With routing on, the keyword would need a request on every step inside; by its full name it always arrives.
@@ -94,31 +93,22 @@ class _Weighted(MetaEstimatorMixin, BaseEstimator):
         validate_data(self, X, skip_check_array=True)
         goal = None if target is None else match_columns(target, X)
         self.preprocess_ = clone(self.preprocess).fit(X)
-        rows = self._transformed(X)
-        return rows, rows, None if goal is None else self._transformed(goal)
-
-    def _transformed(self, X: Any) -> Any:
-        rows = self.preprocess_.transform(X)
-        if issparse(rows):
-            raise InputTypeError(
-                f"preprocess ({type(self.preprocess).__name__}) gives sparse rows, dense ones are needed: set "
-                "sparse_output=False on the encoder, or sparse_threshold=0 on the ColumnTransformer."
-            )
-        return rows
+        rows = preprocessed(self.preprocess_, X)
+        return rows, rows, None if goal is None else preprocessed(self.preprocess_, goal)
 
     def _importance(self, rows: Any, goal: Any, counts: FloatArray | None) -> FloatArray:
         even = np.ones(len(rows))
         if goal is None:
-            warnings.warn(
-                f"{type(self).__name__}.fit got no target, so every weight is 1 and no shift is corrected. "
-                "Pass target=Target(rows_to_predict).",
-                NoTargetWarning,
-                stacklevel=3,
-            )
+            warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected", 3)
             return even
         if self.flattening == 0:
             return even
         self.ratio_ = clone(default_ratio() if self.ratio is None else self.ratio)
+        if not has_fit_parameter(self.ratio_, "target"):
+            raise InputTypeError(
+                f"ratio must be a ratio estimator such as ULSIF(), whose fit takes a target; "
+                f"got {type(self.ratio).__name__}."
+            )
         self.ratio_.fit(rows, target=Target(goal), sample_weight=counts)
         if np.all(self.ratio_.weights_ == 1):
             return even
@@ -127,10 +117,10 @@ class _Weighted(MetaEstimatorMixin, BaseEstimator):
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
         if self.preprocess is None:
-            rows = check_source(self, X, reset=False)
+            rows = check_new_rows(self, X)
             return X if hasattr(X, "columns") else rows
         validate_data(self, X, reset=False, skip_check_array=True)
-        return self._transformed(X)
+        return preprocessed(self.preprocess_, X)
 
     def predict(self, X: Any) -> Any:
         """Predictions of the weighted fit."""
@@ -145,10 +135,6 @@ class _Weighted(MetaEstimatorMixin, BaseEstimator):
         tags.classifier_tags = deepcopy(inner.classifier_tags)
         tags.regressor_tags = deepcopy(inner.regressor_tags)
         return tags
-
-
-def _times(weights: FloatArray, counts: FloatArray | None) -> FloatArray:
-    return weights if counts is None else weights * counts
 
 
 class WeightedRegressor(RegressorMixin, _Weighted):
@@ -182,7 +168,8 @@ class WeightedRegressor(RegressorMixin, _Weighted):
     -----
     flattening=0, and RULSIF(eta=1), equal the plain fit bit for bit: the estimator is then called without weights.
 
-    ``sample_weight`` says how often a source row counts: weighting a row by two and repeating it are the same fit.
+    ``sample_weight`` says how often a source row counts: weighting a row by two and repeating it are the same fit
+    (`preprocess` apart, which is fitted without the weights).
 
     Choose `flattening`, `ratio__eta` and the estimator's own parameters with `ImportanceWeightedSearchCV`. Plain
     ``GridSearchCV`` scores on source rows, where no weighting can look better than none: it answers flattening=0

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from steelyard.arrays import FloatArray
+from steelyard.errors import WeightError
 
 
 def normalise(weights: FloatArray, mass: FloatArray | None = None) -> FloatArray:
     """Scale weights to a mean of one (under `mass`, where rows count differently)."""
+    if mass is not None:
+        mass = mass / mass.max()  # a sum of huge counts must stay in range
     return np.asarray(weights / np.average(weights, weights=mass))
 
 
@@ -20,6 +23,11 @@ def flatten(weights: FloatArray, flattening: float, mass: FloatArray | None = No
     if flattening == 0:
         return np.ones_like(weights)
     return normalise(weights**flattening, mass)
+
+
+def counted(weights: FloatArray, counts: FloatArray | None) -> FloatArray:
+    """Weights times how often each row counts, up to a factor."""
+    return weights if counts is None else np.asarray(weights * (counts / counts.max()))
 
 
 def effective_sample_size(weights: FloatArray) -> float:
@@ -35,6 +43,10 @@ def effective_sample_size(weights: FloatArray) -> float:
     2.0
     """
     weights = np.asarray(weights, dtype=np.float64)
+    if not weights.size or not weights.max() > 0:
+        raise WeightError(
+            "No weight is above zero, so there is no effective sample. Give at least one positive weight."
+        )
     # Scaled first, so that the squares of very large or very small weights stay in range.
     scaled = weights / weights.max()
     return float(scaled.sum() ** 2 / np.square(scaled).sum())

@@ -137,7 +137,8 @@ def test_check_estimator(estimator):
 @pytest.mark.parametrize("estimator", PLAIN, ids=name)
 def test_without_a_target_one_warning(estimator):
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
-    with pytest.warns(steelyard.errors.NoTargetWarning):
+    with pytest.warns(steelyard.errors.NoTargetWarning) as caught:
         estimator.fit(X, y)
+    assert len([w for w in caught if w.category is steelyard.errors.NoTargetWarning]) == 1
     if hasattr(estimator, "weights_"):
         assert np.all(estimator.weights_ == 1)

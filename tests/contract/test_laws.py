@@ -1,13 +1,19 @@
 """Laws that every ratio estimator obeys."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.naive_bayes import MultinomialNB
+from threadpoolctl import threadpool_info
 
-from steelyard import KLIEP, KMM, LSIF, RULSIF, ULSIF, ClassifierRatio, Target
+from steelyard import KLIEP, KMM, LSIF, RULSIF, ULSIF, ClassifierRatio, Target, WeightedRegressor
 from steelyard.data import gaussian_pair
+from steelyard.errors import ColumnMismatchError, NoTargetWarning
 
 ALL = {
     "KLIEP": KLIEP(random_state=0),
@@ -165,3 +171,72 @@ def test_any_overlapping_tables_give_lawful_weights(name, n_source, n_target, d,
     assert np.isfinite(fit.weights_).all()
     assert fit.weights_.min() >= 0
     assert fit.weights_.mean() == pytest.approx(1, abs=1e-12)
+
+
+def test_a_fit_leaves_nothing_of_the_one_before(pair):
+    fit = ULSIF(random_state=0).fit(pair.X, target=pair.X_target)
+    assert hasattr(fit, "scores_")
+    fit.set_params(width=1.0, reg=0.1).fit(pair.X, target=pair.X_target)
+    assert not hasattr(fit, "scores_")
+    with pytest.warns(NoTargetWarning):
+        fit.fit(pair.X)
+    assert not hasattr(fit, "coef_")
+    model = WeightedRegressor(Ridge(), fit).fit(pair.X, pair.X[:, 0], target=pair.X_target)
+    assert hasattr(model, "ratio_")
+    model.set_params(flattening=0).fit(pair.X, pair.X[:, 0], target=pair.X_target)
+    assert not hasattr(model, "ratio_")
+
+
+def test_rows_that_do_not_count_have_weight_zero(pair):
+    counts = np.r_[np.zeros(90), np.ones(70)]
+    with pytest.warns(NoTargetWarning):
+        fit = ULSIF().fit(pair.X, sample_weight=counts)
+    assert fit.effective_sample_size_ == pytest.approx(70)
+    assert not fit.weights_[:90].any()
+
+
+def test_a_classifier_no_better_than_chance_gives_equal_weights():
+    slopes = []
+    for seed in range(20):
+        same = gaussian_pair(40, 40, 2, shift=0.0, scale=1.0, random_state=seed)
+        fit = ClassifierRatio(random_state=0).fit(same.X, target=same.X_target)
+        slopes.append(fit.slope_)
+        if fit.slope_ == 0:
+            np.testing.assert_allclose(fit.weights_, 1)
+    assert min(slopes) == 0
+    assert max(slopes) > 0
+
+
+def test_classifier_sees_the_columns_as_they_are():
+    rng = np.random.default_rng(0)
+    counts, other = rng.poisson([3, 5], size=(80, 2)), rng.poisson([5, 3], size=(60, 2))
+    fit = ClassifierRatio(MultinomialNB(), random_state=0).fit(counts, target=other)
+    assert np.average(counts[:, 0], weights=fit.weights_) > counts[:, 0].mean()
+
+
+def test_several_threads_leave_blas_as_it_was(pair):
+    before = [info["num_threads"] for info in threadpool_info()]
+    with ThreadPoolExecutor(4) as pool:
+        fits = list(pool.map(lambda _: clone(ALL["ULSIF"]).fit(pair.X, target=pair.X_target).weights_, range(8)))
+    assert [info["num_threads"] for info in threadpool_info()] == before
+    for weights in fits:
+        np.testing.assert_array_equal(weights, fits[0])
+
+
+@pytest.mark.parametrize("name", ["RULSIF", "ULSIF"])
+def test_single_precision_chooses_alike(name, pair):
+    double = clone(ALL[name]).fit(pair.X, target=pair.X_target)
+    single = clone(ALL[name]).fit(pair.X.astype(np.float32), target=pair.X_target.astype(np.float32))
+    assert single.centers_.dtype == np.float32
+    np.testing.assert_allclose(single.scores_, double.scores_, rtol=2e-3)
+
+
+def test_centres_may_come_as_a_frame():
+    pd = pytest.importorskip("pandas", reason="pandas (extra 'tables') is not installed")
+    pair = gaussian_pair(60, 50, 2, random_state=0)
+    source, target = (pd.DataFrame(rows, columns=["a", "b"]) for rows in (pair.X, pair.X_target))
+    plain = ULSIF(width=1.0, reg=1.0, centers=pair.X_target[:9]).fit(pair.X, target=pair.X_target)
+    named = ULSIF(width=1.0, reg=1.0, centers=target[["b", "a"]][:9]).fit(source, target=target)
+    np.testing.assert_allclose(named.weights_, plain.weights_)
+    with pytest.raises(ColumnMismatchError, match="centers have 1 columns"):
+        ULSIF(centers=pair.X_target[:9, :1]).fit(pair.X, target=pair.X_target)

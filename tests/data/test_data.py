@@ -71,6 +71,17 @@ def test_label_noise_has_its_transition_matrix(kind):
         label_noise(y, 1.4)
 
 
+def test_label_noise_of_small_types():
+    flags = np.arange(10) % 2 == 0
+    np.testing.assert_array_equal(label_noise(flags, 1.0, random_state=0), ~flags)
+    y = np.repeat(np.arange(100, dtype=np.int8), 50)
+    noisy = label_noise(y, 1.0, random_state=0)
+    assert noisy.dtype == np.int8
+    assert np.all(noisy != y)
+    with pytest.raises(InputError, match="at least two classes"):
+        label_noise(np.zeros(5, dtype=int), 0.5)
+
+
 @pytest.mark.parametrize(("rho", "majority", "minority"), [(100, 0.802, 80.2), (200, 0.801, 160.2)])
 def test_class_prior_shift_has_the_survey_weights(rho, majority, minority):
     y = np.repeat(np.arange(10), 4000)
@@ -186,6 +197,12 @@ def test_unknown_names():
         load_table("titanic")
     with pytest.raises(ParameterError, match="wine"):
         natural_split("heart")
+
+
+def test_another_edition_is_an_error_by_name(no_data):
+    (no_data / "wine_quality_red.csv").write_text('"fixed acidity";"quality"\n7.4;5\n')
+    with pytest.raises(DataChangedError, match="cannot be read as the published table"):
+        load_table("wine_red")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from steelyard.errors import ConvergenceError
 from steelyard.interior import solve_box_slab_low_rank
 from steelyard.kernels import gaussian
 from steelyard.lowrank import pivoted_cholesky
-from steelyard.qp import BoxSlab, solve_box_slab
+from steelyard.qp import BoxSlab, Multipliers, certify, solve_box_slab
 from steelyard.ratio import kmm as module
 
 
@@ -55,7 +55,7 @@ def test_objective_is_no_worse_than_piqp(seed):
     _, best = reference(K, linear, bounds)
     low_rank = pivoted_cholesky(source, width, np.random.default_rng(0), max_rank=10**6, tol=1e-12)
     thin, certificate_thin = solve_box_slab_low_rank(
-        low_rank.factor, low_rank.residual + ridge, linear, bounds, np.ones(len(linear)), tol=1e-6
+        low_rank.factor, low_rank.residual + ridge, linear, bounds, np.ones(len(linear)), tol=1e-7
     )
     dense, certificate = solve_box_slab(K, linear, bounds, 1e-6)
     for x, proof in ((dense, certificate), (thin, certificate_thin)):
@@ -152,3 +152,48 @@ def test_repeated_rows_are_one_row_of_greater_count():
     np.testing.assert_allclose(weighted.weights_.repeat(counts), repeated.weights_, atol=1e-7)
     sample = empirical(source.repeat(counts, axis=0), None, np.random.default_rng(0))
     assert len(sample) == 40
+
+
+@pytest.mark.parametrize(
+    ("w_max", "slack"), [(1.0, 0.05), (1.5, 0.01), (0.95, 0.1), (1.01, 0.0), (1.2, 0.1), (3.0, 2.0)]
+)
+@pytest.mark.parametrize("seed", range(5))
+def test_tight_boxes_and_slabs_agree_with_the_dense_solver(w_max, slack, seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    source, target = rng.normal(size=(60, 2)), rng.normal(0.7, 0.8, size=(50, 2))
+    objectives = []
+    for dense_rows in (0, 10**6):
+        monkeypatch.setattr(module, "DENSE_ROWS", dense_rows)
+        monkeypatch.setattr(module, "factor_tolerance", lambda n_rows: 1e-12)
+        fit = KMM(width=1.5, w_max=w_max, slack=slack, standardize=False, random_state=0).fit(source, target=target)
+        objectives.append(fit.certificate_.objective)
+    assert objectives[0] == pytest.approx(objectives[1], rel=1e-6)
+
+
+def test_negative_multipliers_prove_nothing():
+    x, bounds = np.array([0.5, 0.5]), BoxSlab(np.ones(2), 1.0, 2.0)
+    # Stationary only with a negative multiplier at the lower end of the slab: not an optimum.
+    wrong = Multipliers(np.zeros(2), np.zeros(2), -1.0, 0.0)
+    assert not certify(x, x, x + 1.0, bounds, wrong, 0, 1e-6).solved
+    right = Multipliers(np.zeros(2), np.zeros(2), 1.0, 0.0)
+    assert certify(x, x, x - 1.0, bounds, right, 0, 1e-6).solved
+
+
+@pytest.mark.parametrize("n", [3000, 4000])
+def test_the_coarser_factor_of_many_rows_costs_less_than_a_millionth(n):
+    rng = np.random.default_rng(0)
+    source, target = rng.normal(size=(n, 4)), rng.normal(0.5, 0.8, size=(500, 4))
+
+    def objective(fit):
+        weights = fit.weights_ * fit.raw_mean_
+        linear = n * gaussian(source, target, 2.0).mean(axis=1)
+        square = sum(
+            weights[i : i + 500] @ (gaussian(source[i : i + 500], source, 2.0) @ weights) for i in range(0, n, 500)
+        )
+        return (square + 1e-3 * weights @ weights) / 2 - linear @ weights
+
+    coarse = objective(KMM(width=2.0, standardize=False, random_state=0).fit(source, target=target))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "factor_tolerance", lambda n_rows: 1e-5)
+        fine = objective(KMM(width=2.0, standardize=False, random_state=0).fit(source, target=target))
+    assert coarse <= fine + 1e-6 * abs(fine)

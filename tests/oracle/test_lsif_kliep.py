@@ -43,12 +43,11 @@ def test_lsif_held_out_score_equals_refitting_fold_by_fold():
     fit = LSIF(width=[1.0], reg=[0.1, 0.01], centers=target[:20], standardize=False, random_state=0)
     fit.fit(source, target=target)
     from steelyard.empirical import empirical
-    from steelyard.ratio.base import fold_of_rows
 
     rng = np.random.default_rng(0)
     s, t = empirical(source, None, rng), empirical(target, None, rng)
     a, b = gaussian(s.rows, target[:20], 1.0), gaussian(t.rows, target[:20], 1.0)
-    fold_a, fold_b = fold_of_rows(len(a))[0], fold_of_rows(len(b))[0]
+    fold_a, fold_b = np.arange(len(a)) % 5, np.arange(len(b)) % 5
     for r, reg in enumerate([0.1, 0.01]):
         scores = []
         for f in range(5):
@@ -95,3 +94,14 @@ def test_mixture_proportions_of_a_known_mixture():
     proportions, certificate = mixture_proportions(np.eye(4), np.array([0.1, 0.2, 0.3, 0.4]), 1e-9)
     np.testing.assert_allclose(proportions, [0.1, 0.2, 0.3, 0.4], atol=1e-6)
     assert certificate.solved
+
+
+@pytest.mark.parametrize("n_target", [2, 3, 4, 5])
+def test_lsif_uses_every_source_row_however_few_target_rows(n_target):
+    source, target = pair(0)
+    target = target[:n_target]
+    fit = LSIF(width=1.0, reg=0.01, centers=target, standardize=False, random_state=0).fit(source, target=target)
+    a, t = gaussian(source, target, 1.0), gaussian(target, target, 1.0)
+    gradient = a.T @ a @ fit.coef_ / len(source) - t.mean(axis=0) + 0.01
+    assert gradient.min() >= -1e-8
+    assert np.abs(gradient * fit.coef_).max() <= 1e-8

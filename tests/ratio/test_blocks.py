@@ -29,7 +29,8 @@ def test_equals_the_fit_in_memory_for_fixed_width_reg_and_centres(eta):
     blocks = RULSIF(eta, **fixed).fit_blocks(SOURCE, TARGET)
     np.testing.assert_allclose(blocks.coef_, whole.coef_, atol=1e-10)
     np.testing.assert_allclose(blocks.predict(PAIR.X), whole.predict(PAIR.X), atol=1e-9)
-    assert blocks.source_mean_ == pytest.approx(whole.source_mean_, rel=1e-2 if eta else 1e-9)  # clipping apart
+    assert blocks.source_mean_ == pytest.approx(whole.source_mean_, rel=1e-9)
+    assert blocks.raw_mean_ == pytest.approx(whole.raw_mean_, rel=1e-9)
     np.testing.assert_allclose(whole.predict(PAIR.X) / whole.source_mean_, whole.weights_)
 
 
@@ -86,3 +87,35 @@ def test_bad_blocks():
         ULSIF().fit_blocks([PAIR.X[:3]], [PAIR.X_target])
     with pytest.raises(InputError, match=r"source: the blocks hold 0 rows"):
         ULSIF().fit_blocks([], [PAIR.X_target])
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_the_size_of_the_blocks_does_not_matter(size):
+    X, target = PAIR.X[:60], PAIR.X_target[:60]
+    fixed = {"width": [1.0, 0.5], "reg": [1.0, 0.1], "centers": PAIR.X_target[60:80], "random_state": 0}
+    whole = ULSIF(**fixed).fit_blocks([X], [target])
+    parts = ULSIF(**fixed).fit_blocks(Blocks(X, *range(size, 60, size)), Blocks(target, *range(size, 60, size)))
+    np.testing.assert_allclose(parts.scores_, whole.scores_, rtol=1e-9)
+    np.testing.assert_allclose(parts.coef_, whole.coef_, atol=1e-9)
+
+
+@pytest.mark.parametrize("eta", [0.3, 1.0])
+def test_weights_of_blocks_have_mean_one_with_the_bound_in_force(eta):
+    fit = RULSIF(eta, width=0.3, reg=0.001, random_state=0).fit_blocks(SOURCE, TARGET)
+    ratio = fit.predict(PAIR.X)
+    assert (ratio / fit.source_mean_).mean() == pytest.approx(1, abs=1e-9)
+    mixture = eta * fit.predict(PAIR.X_target).mean() + (1 - eta) * ratio.mean()
+    assert fit.raw_mean_ == pytest.approx(mixture, abs=1e-9)
+    assert (ratio == 1 / eta).any()
+
+
+def test_constant_blocks_and_an_earlier_fit():
+    fit = ULSIF(random_state=0).fit(PAIR.X, target=PAIR.X_target)
+    fit.fit_blocks([np.ones((20, 2))], [np.ones((20, 2))])
+    assert not hasattr(fit, "weights_")
+    np.testing.assert_array_equal(fit.predict(PAIR.X[:3]), 1)
+
+
+def test_a_table_is_no_iterable_of_blocks():
+    with pytest.raises(InputTypeError, match="Use fit for a table in memory"):
+        ULSIF().fit_blocks(PAIR.X, [PAIR.X_target])

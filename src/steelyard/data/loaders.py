@@ -93,7 +93,14 @@ def load_table(name: str) -> Table:
     if name not in _TABLES:
         raise ParameterError(f"There is no table {name!r}; the names are {', '.join(_TABLES)}.")
     published = _TABLES[name]
-    table = _parse(published, find_file(published.file, published.provider))
+    path = find_file(published.file, published.provider)
+    try:
+        table = _parse(published, path)
+    except (KeyError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+        raise DataChangedError(
+            f"{published.file} in {data_folder()} cannot be read as the published table ({error!r}). "
+            f"Get it again from {published.provider}."
+        ) from error
     digest = _digest(table)
     if digest != published.digest:
         raise DataChangedError(

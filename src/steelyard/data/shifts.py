@@ -86,16 +86,18 @@ def label_noise(
     """
     rng = generator(random_state)
     check_range("rate", rate, 0, 1)
-    y = np.asarray(y)
-    k = int(y.max()) + 1 if n_classes is None else n_classes
-    flipped = rng.random(len(y)) < rate
+    labels = np.asarray(y).astype(np.int64)  # wide enough to add to, whatever came
+    k = int(labels.max()) + 1 if n_classes is None else n_classes
+    if k < 2:
+        raise InputError(f"Labels can only be flipped among at least two classes; got {k}. Give n_classes.")
+    flipped = rng.random(len(labels)) < rate
     if kind == "pair":
-        step = np.ones(len(y), dtype=y.dtype)
+        step = np.ones(len(labels), dtype=np.int64)
     elif kind == "symmetric":
-        step = rng.integers(1, k, size=len(y)).astype(y.dtype)
+        step = rng.integers(1, k, size=len(labels))
     else:
         raise ParameterError(f'kind must be "symmetric" or "pair"; got {kind!r}.')
-    return np.where(flipped, (y + step) % k, y)
+    return np.where(flipped, (labels + step) % k, labels).astype(np.asarray(y).dtype)
 
 
 def class_prior_shift(

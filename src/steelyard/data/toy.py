@@ -47,7 +47,7 @@ class GaussianPair:
         log_target = -np.square((rows - self.shift) / self.scale).sum(axis=1) / 2 - n_columns * np.log(self.scale)
         log_source = -np.square(rows).sum(axis=1) / 2
         # 1 / (η + (1−η)/w), written so that neither a huge nor a vanishing w overflows.
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", divide="ignore"):
             return 1 / (eta + (1 - eta) * np.exp(log_source - log_target))
 
 

@@ -14,13 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from steelyard.arrays import FloatArray, IntArray, one_blas_thread
 from steelyard.check import (
+    check_centers,
     check_count,
     check_grid,
+    check_new_rows,
     check_source,
     check_target,
     check_weights,
+    forget_fit,
     generator,
     match_columns,
+    warn_without_target,
 )
 from steelyard.empirical import Empirical, empirical
 from steelyard.errors import (
@@ -28,11 +32,10 @@ from steelyard.errors import (
     InputError,
     NoOverlapError,
     NoShiftWarning,
-    NoTargetWarning,
     RawMeanWarning,
 )
 from steelyard.kernels import blocks, gaussian
-from steelyard.weights import effective_sample_size, normalise
+from steelyard.weights import counted, effective_sample_size, normalise
 
 # Nine widths of ratio √2 around the median distance: one exponential serves them all (see `kernels`).
 WIDTH_FACTORS = 2.0 ** (np.arange(2, -7, -1) / 2)
@@ -73,18 +76,16 @@ class RatioEstimator(BaseEstimator):
         sample_weight : array of shape (n_source,), default=None
             How often each source row counts. A row that counts 0 is left out, and its weight is 0.
         """
+        forget_fit(self)
         rows = check_source(self, X)
         counts = check_weights(sample_weight, len(rows))
         self._check_parameters()
         if target is None:
-            warnings.warn(
-                f"{type(self).__name__}.fit got no target, so every weight is 1 and no shift is corrected. "
-                "Pass target=Target(rows_to_predict).",
-                NoTargetWarning,
-                stacklevel=2,
-            )
-            return self._constant(len(rows))
+            warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected", 2)
+            return self._constant(len(rows), counts)
         goal_rows = check_target(self, target, X)
+        if self._is_one():
+            return self._constant(len(rows), counts)
         dtype = np.result_type(rows, goal_rows)
         rng = generator(self.random_state)
         source = empirical(rows.astype(dtype, copy=False), counts, rng)
@@ -97,7 +98,7 @@ class RatioEstimator(BaseEstimator):
                 NoShiftWarning,
                 stacklevel=2,
             )
-            return self._constant(len(rows))
+            return self._constant(len(rows), counts)
         scaled = self._scaled(source), self._scaled(goal)
         self.median_distance_ = median_distance(*scaled)
         with one_blas_thread():
@@ -117,11 +118,15 @@ class RatioEstimator(BaseEstimator):
     def _check_parameters(self) -> None:
         """Refuse constructor parameters out of range; the subclass says which."""
 
-    def _constant(self, n_rows: int) -> Self:
+    def _is_one(self) -> bool:
+        """Whether the ratio asked for is one everywhere, whatever the rows."""
+        return False
+
+    def _constant(self, n_rows: int, counts: FloatArray | None) -> Self:
         self.constant_ = True
-        self.weights_: FloatArray = np.ones(n_rows)
+        self.weights_: FloatArray = np.ones(n_rows) if counts is None else np.where(counts > 0, 1.0, 0.0)
         self.raw_mean_ = self.source_mean_ = 1.0
-        self.effective_sample_size_ = float(n_rows)
+        self.effective_sample_size_ = effective_sample_size(counted(self.weights_, counts))
         return self
 
     def _keep(self, raw: FloatArray, source: Empirical, counts: FloatArray | None) -> None:
@@ -129,13 +134,14 @@ class RatioEstimator(BaseEstimator):
             raise NoOverlapError(NO_OVERLAP.format("every raw weight is 0 or not finite"))
         self.source_mean_ = float(source.mass @ raw)
         self.weights_ = normalise(source.spread(raw), counts)
-        rows_that_count = self.weights_ if counts is None else self.weights_ * counts
-        self.effective_sample_size_ = effective_sample_size(rows_that_count)
+        self.effective_sample_size_ = effective_sample_size(counted(self.weights_, counts))
         self._warn()
 
     def _warn(self) -> None:
         n_rows, size = len(self.weights_), self.effective_sample_size_
-        if size < max(5, 0.01 * n_rows):
+        if size < min(
+            max(5, 0.01 * n_rows), n_rows / 2
+        ):  # a handful of equal weights is few rows, not few effective ones
             warnings.warn(
                 f"{type(self).__name__}: the weights are worth {size:.1f} equally weighted rows out of {n_rows}. "
                 "Source and target hardly overlap; a fit on so few rows is unstable. Flatten the weights "
@@ -143,6 +149,9 @@ class RatioEstimator(BaseEstimator):
                 FewEffectiveRowsWarning,
                 stacklevel=4,
             )
+        self._warn_of_raw_mean()
+
+    def _warn_of_raw_mean(self) -> None:
         if not 0.5 <= self.raw_mean_ <= 2:
             warnings.warn(
                 f"{type(self).__name__}: the fitted ratio has mean {self.raw_mean_:.3g} where theory demands 1. "
@@ -174,7 +183,7 @@ class InductiveRatio(RatioEstimator):
         are cross-fitted).
         """
         check_is_fitted(self, "raw_mean_")
-        rows = check_source(self, X, reset=False)
+        rows = check_new_rows(self, X)
         if self.constant_:
             return np.ones(len(rows))
         with one_blas_thread():
@@ -189,11 +198,7 @@ class InductiveRatio(RatioEstimator):
         check_is_fitted(self, "raw_mean_")
         on_source = self.predict(X)
         if target is None:
-            warnings.warn(
-                f"{type(self).__name__}.score got no target: the source rows stand for both domains.",
-                NoTargetWarning,
-                stacklevel=2,
-            )
+            warn_without_target(f"{type(self).__name__}.score", "the source rows stand for both domains", 2)
             on_target = on_source
         else:
             on_target = self.predict(match_columns(target, X))
@@ -222,7 +227,7 @@ class GaussianRatio(InductiveRatio):
             # The rows of an `Empirical` are shuffled already: the first ones are a draw without replacement.
             self.centers_ = target.rows[: self.n_centers].copy()
         else:
-            given = check_target(self, self.centers, self.centers, least=1)
+            given = check_centers(self.centers, self)
             self.centers_ = self._scale_rows(given.astype(target.rows.dtype, copy=False))
         if self.width is not None:
             return self.centers_, check_grid("width", self.width)
@@ -243,8 +248,7 @@ class GaussianRatio(InductiveRatio):
     def _ratio_on_source(self, source: Empirical) -> FloatArray:
         """The ratio on the source rows; an error where the kernels of the centres reach none of them."""
         reach, ratio = self._reach_and_ratio(source.rows)
-        if reach <= FAR_CENTER:
-            raise NoOverlapError(NO_OVERLAP.format(f"the largest mean kernel value of a source row is {reach:.1e}"))
+        require_reach(reach)
         return ratio
 
     def _reach_and_ratio(self, rows: FloatArray) -> tuple[float, FloatArray]:
@@ -259,18 +263,24 @@ class GaussianRatio(InductiveRatio):
         return reach, values
 
 
-def fold_of_rows(n_rows: int, n_folds: int = 5) -> tuple[IntArray, int]:
-    """The fold of each row, and the number of folds: as many as asked for, or as there are rows.
+def require_reach(reach: float) -> None:
+    """An error where the largest mean kernel value of a source row is practically zero."""
+    if reach <= FAR_CENTER:
+        raise NoOverlapError(NO_OVERLAP.format(f"the largest mean kernel value of a source row is {reach:.1e}"))
 
-    Rows of an `Empirical` are shuffled already, so the first fifth is a random fifth.
+
+def number_of_folds(*samples: Empirical, at_most: int = 5) -> int:
+    """As many folds as asked for, or as the smallest sample has distinct rows.
+
+    Rows of an `Empirical` are shuffled already, so dealing them out in turn is dealing at random.
     """
-    n_folds = min(n_folds, n_rows)
+    n_folds = min(at_most, *(len(sample) for sample in samples))
     if n_folds < 2:
         raise InputError(
-            "Choosing width and reg by folds needs at least two distinct rows in the source and in the target. "
-            "Give width= and reg=, or more rows."
+            "Validation by folds needs at least two distinct rows in the source and in the target. Give more rows, or "
+            "fix what is to be chosen (width=, reg=)."
         )
-    return np.arange(n_rows) % n_folds, n_folds
+    return n_folds
 
 
 NO_OVERLAP = (

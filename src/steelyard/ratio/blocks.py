@@ -12,6 +12,7 @@ from steelyard.arrays import FloatArray
 from steelyard.check import check_block
 from steelyard.errors import InputError, InputTypeError
 from steelyard.kernels import basis_moments
+from steelyard.target import Target
 
 N_FOLDS = 5
 
@@ -20,6 +21,11 @@ class BlockTable:
     """A table as an iterable of blocks of rows that can be gone through more than once."""
 
     def __init__(self, blocks: Iterable[Any], name: str, estimator: BaseEstimator) -> None:
+        if isinstance(blocks, Target) or hasattr(blocks, "shape"):
+            raise InputTypeError(
+                f"The {name} must be an iterable of blocks of rows; got one {type(blocks).__name__}. Use fit for a "
+                "table in memory, or give a list of arrays."
+            )
         if iter(blocks) is blocks:
             raise InputTypeError(
                 f"The {name} blocks can be gone through only once ({type(blocks).__name__}), but two passes are "
@@ -82,7 +88,7 @@ class FoldMoments:
         self.counts: FloatArray = np.zeros(N_FOLDS)
         for block in table:
             rows = scale_rows(block.astype(centers.dtype, copy=False))
-            fold = np.arange(len(rows)) % N_FOLDS
+            fold = (int(self.counts.sum()) + np.arange(len(rows))) % N_FOLDS
             first, products = basis_moments(
                 rows, np.ones(len(rows)), centers, widths, second=second, fold=fold, n_folds=N_FOLDS
             )

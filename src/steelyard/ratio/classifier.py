@@ -14,7 +14,7 @@ from steelyard.arrays import FloatArray
 from steelyard.check import check_count
 from steelyard.empirical import Empirical
 from steelyard.errors import InputTypeError
-from steelyard.ratio.base import InductiveRatio, fold_of_rows
+from steelyard.ratio.base import InductiveRatio, number_of_folds
 from steelyard.weightable import require_weight_parameter
 
 # Beyond so many columns the products of all pairs are more than the rows can bear; then the columns alone are used.
@@ -28,7 +28,8 @@ class ClassifierRatio(InductiveRatio):
 
     Every source row is judged by a classifier that has not seen it (`n_folds` folds), and the scores are calibrated
     by a logistic curve, so ``weights_`` do not carry the overconfidence of a classifier on its own training rows.
-    ``predict`` uses the classifier fitted on all rows, with the same calibration.
+    ``predict`` uses the classifier fitted on all rows, with the same calibration. A classifier that does no better
+    than chance on rows it has not seen gives a ratio of one everywhere.
 
     (A classical alternative to the direct estimators of the survey's section 3.2.)
 
@@ -81,8 +82,8 @@ class ClassifierRatio(InductiveRatio):
         mass = np.concatenate([source.mass, target.mass])
         uniform = source.uniform and target.uniform
         counts = None if uniform else np.concatenate([s.mass * len(s) for s in (source, target)])
-        n_folds = min(self.n_folds, len(source), len(target))
-        fold = np.concatenate([fold_of_rows(len(sample), n_folds)[0] for sample in (source, target)])
+        n_folds = number_of_folds(source, target, at_most=self.n_folds)
+        fold = np.concatenate([np.arange(len(sample)) % n_folds for sample in (source, target)])
         scores = np.empty(len(rows))
         for f in range(n_folds):
             kept, held = fold != f, fold == f
@@ -92,7 +93,13 @@ class ClassifierRatio(InductiveRatio):
         curve = LogisticRegression(C=1e6, max_iter=1000)
         curve.fit(scores[:, None], domain, sample_weight=mass * len(rows) / 2)
         self.slope_, self.intercept_ = float(curve.coef_[0, 0]), float(curve.intercept_[0])
+        if self.slope_ <= 0:
+            # On rows it has not seen the classifier is no better than chance: then nothing is known of the ratio.
+            self.slope_ = self.intercept_ = 0.0
         return self._calibrated(scores[: len(source)])
+
+    def _scale_rows(self, rows: FloatArray) -> FloatArray:
+        return rows  # the classifier sees the columns as they are
 
     def _classifier(self, rows: FloatArray, domain: FloatArray, counts: FloatArray | None, kept: FloatArray) -> Any:
         classifier = _default(rows.shape[1]) if self.estimator is None else clone(self.estimator)

@@ -14,7 +14,7 @@ from steelyard.empirical import Empirical
 from steelyard.errors import NoOverlapError
 from steelyard.kernels import basis_moments, blocks, gaussian
 from steelyard.qp import Certificate
-from steelyard.ratio.base import FAR_CENTER, NO_OVERLAP, GaussianRatio, fold_of_rows
+from steelyard.ratio.base import FAR_CENTER, NO_OVERLAP, GaussianRatio, number_of_folds
 
 
 def mixture_proportions(
@@ -163,7 +163,8 @@ class KLIEP(GaussianRatio):
         near, basis = self._reachable(target, width, means)
         if basis is None:
             return -np.inf
-        fold, n_folds = fold_of_rows(len(target))
+        n_folds = number_of_folds(target)
+        fold = np.arange(len(target)) % n_folds
         fold_of_near = self._fold_of_centers(fold)[near]
         total = 0.0
         for f in range(n_folds):

@@ -12,7 +12,7 @@ from steelyard.empirical import Empirical
 from steelyard.errors import NoOverlapError
 from steelyard.kernels import basis_moments
 from steelyard.qp import Certificate, solve_non_negative
-from steelyard.ratio.base import FAR_CENTER, NO_OVERLAP, REGS, GaussianRatio, fold_of_rows
+from steelyard.ratio.base import FAR_CENTER, NO_OVERLAP, REGS, GaussianRatio, number_of_folds
 
 # A ratio has mean one over the source; a fit this far above is none.
 MEAN_LIMIT = 2.0
@@ -78,16 +78,17 @@ class LSIF(GaussianRatio):
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
         centers, widths = self._basis(target)
-        fold_source, n_folds = fold_of_rows(len(source))
-        fold_target, n_folds = fold_of_rows(len(target), n_folds)
+        # h is at most one, so a larger reg than that leaves no coefficient.
+        regs = REGS[REGS <= 1] if self.reg is None else check_grid("reg", self.reg)
+        search = len(widths) * len(regs) > 1
+        n_folds = number_of_folds(source, target) if search else 1
+        fold_source, fold_target = np.arange(len(source)) % n_folds, np.arange(len(target)) % n_folds
         first, _ = basis_moments(
             target.rows, target.mass, centers, widths, second=False, fold=fold_target, n_folds=n_folds
         )
         means, second = basis_moments(source.rows, source.mass, centers, widths, fold=fold_source, n_folds=n_folds)
-        # h is at most one, so a larger reg than that leaves no coefficient.
-        regs = REGS[REGS <= 1] if self.reg is None else check_grid("reg", self.reg)
         w, r = 0, 0
-        if len(widths) * len(regs) > 1:
+        if search:
             self.widths_, self.regs_ = widths, regs
             mass: tuple[FloatArray, FloatArray] = (
                 np.bincount(fold_source, source.mass).astype(np.float64),

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from steelyard.arrays import FloatArray, one_blas_thread
-from steelyard.check import check_grid, check_range, generator
+from steelyard.check import check_grid, check_range, forget_fit, generator
 from steelyard.empirical import Empirical, empirical
 from steelyard.errors import InputError, NoOverlapError
 from steelyard.ratio.base import NO_OVERLAP, REGS, GaussianRatio, median_distance, mixture_scale
@@ -21,6 +21,12 @@ def rounded_ridge(second: FloatArray, first: FloatArray, reg: float) -> FloatArr
     values, vectors = np.linalg.eigh(second)
     solution = vectors @ ((vectors.T @ first) / (np.maximum(values, 0) + reg))
     return np.maximum(solution, 0)
+
+
+def _least(scores: FloatArray) -> tuple[int, int]:
+    """Place of the smallest score; NaN never wins."""
+    w, r = np.unravel_index(np.argmin(np.where(np.isnan(scores), np.inf, scores)), scores.shape)
+    return int(w), int(r)
 
 
 class RULSIF(GaussianRatio):
@@ -97,21 +103,14 @@ class RULSIF(GaussianRatio):
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
         centers, widths = self._basis(target)
-        self.n_clipped_ = 0
-        if self.eta_ == 1:
-            # The mixture is the target itself, the ratio one everywhere; no fit could say it better.
-            self.width_, self.reg_ = float(widths[0]), 0.0
-            self.coef_: FloatArray = np.zeros(len(centers))
-            return np.ones(len(source))
         regs = REGS if self.reg is None else check_grid("reg", self.reg)
         moments = ratio_moments(source, target, centers, widths, self.eta_)
         w, r = self._choose(source, target, widths, regs, moments)
         self.width_, self.reg_ = float(widths[w]), float(regs[r])
         self.coef_ = rounded_ridge(moments.second(w, self.eta_), moments.first[w], self.reg_)
         raw = self._ratio_on_source(source)
-        if self.eta_ > 0:
-            self.n_clipped_ = int(np.count_nonzero(raw > 1 / self.eta_))
-        return self._bounded(raw)
+        self.n_clipped_ = int(np.count_nonzero(raw > self._largest()))
+        return np.minimum(raw, self._largest())
 
     def _choose(
         self, source: Empirical, target: Empirical, widths: FloatArray, regs: FloatArray, moments: Moments
@@ -125,58 +124,81 @@ class RULSIF(GaussianRatio):
             )
         self.widths_, self.regs_ = widths, regs
         self.scores_ = leave_one_out(source, target, self.centers_, widths, regs, self.eta_, moments)
-        w, r = np.unravel_index(np.argmin(self.scores_), self.scores_.shape)
-        return int(w), int(r)
+        return _least(self.scores_)
+
+    def _is_one(self) -> bool:
+        return self.eta_ == 1  # the mixture is the target itself
 
     def fit_blocks(self, source: Iterable[Any], target: Iterable[Any]) -> Self:
         """Fit from tables that come in blocks of rows, in memory that does not grow with them.
 
-        Two passes: one for the scale and a sample, one for the sums. Width and reg are chosen by 5 folds, whose exact
-        score comes from the same sums. There is no ``weights_``; the weights of a block are
-        ``predict(block) / source_mean_``.
+        Two passes: one for the scale and a sample, one for the sums; with η > 0 a third over both tables for the means
+        of the bounded ratio. Width and reg are chosen by 5 folds, whose exact score comes from the same sums. There is
+        no ``weights_``; the weights of a block are ``predict(block) / source_mean_``.
 
         Parameters
         ----------
-        source, target : iterables of arrays that can be gone through twice
+        source, target : iterables of arrays that can be gone through more than once
             A list of arrays, or an object whose ``__iter__`` starts anew.
         """
+        forget_fit(self)
         self._check_parameters()
-        self.__dict__.pop("n_features_in_", None)
         rng = generator(self.random_state)
         tables = BlockTable(source, "source", self), BlockTable(target, "target", self)
         summaries = [TableSummary(table, max(self.n_centers, 1000), rng) for table in tables]
-        self.center_, self.scale_, _ = mixture_scale(
+        self.center_, self.scale_, varies = mixture_scale(
             [s.mean for s in summaries], [s.variance for s in summaries], self.standardize
         )
+        self.constant_ = self._is_one() or not varies
+        if self.constant_:
+            self.raw_mean_ = self.source_mean_ = 1.0
+            return self
         samples = [self._scaled(empirical(s.sample, None, rng)) for s in summaries]
         self.median_distance_ = median_distance(samples[0], samples[1])
-        centers, widths = self._basis(samples[1])
-        regs = REGS if self.reg is None else check_grid("reg", self.reg)
         with one_blas_thread():
-            on_source = FoldMoments(tables[0], self._scale_rows, centers, widths)
-            on_target = FoldMoments(tables[1], self._scale_rows, centers, widths, second=self.eta_ > 0)
+            self._fit_from_sums(tables, samples[1])
+            self._means_of_blocks(tables)
+        self._warn_of_raw_mean()
+        return self
+
+    def _fit_from_sums(self, tables: tuple[BlockTable, BlockTable], target_sample: Empirical) -> None:
+        centers, widths = self._basis(target_sample)
+        regs = REGS if self.reg is None else check_grid("reg", self.reg)
+        on_source = FoldMoments(tables[0], self._scale_rows, centers, widths)
+        on_target = FoldMoments(tables[1], self._scale_rows, centers, widths, second=self.eta_ > 0)
+        w = r = 0
+        if len(widths) * len(regs) > 1:
             self.widths_, self.regs_ = widths, regs
             self.scores_ = fold_scores(on_source, on_target, regs, self.eta_)
-        w, r = (int(k) for k in np.unravel_index(np.argmin(self.scores_), self.scores_.shape))
+            w, r = _least(self.scores_)
         self.width_, self.reg_ = float(widths[w]), float(regs[r])
         source_first, source_second = on_source.without(w, None)
         target_first, target_second = on_target.without(w, None)
         second = (1 - self.eta_) * source_second + self.eta_ * target_second
         self.coef_ = rounded_ridge(second, target_first, self.reg_)
-        self.source_mean_ = float(source_first @ self.coef_)
-        self.raw_mean_ = (1 - self.eta_) * self.source_mean_ + self.eta_ * float(target_first @ self.coef_)
+        self.raw_mean_ = self.source_mean_ = float(source_first @ self.coef_)
         if not self.source_mean_ > 0:
             raise NoOverlapError(NO_OVERLAP.format("the fitted ratio is 0 on every source row"))
-        self.constant_ = False
-        return self
+
+    def _means_of_blocks(self, tables: tuple[BlockTable, BlockTable]) -> None:
+        """The means of the ratio as `predict` gives it; without a bound the sums have told them already."""
+        if self.eta_ == 0:
+            return
+        means = []
+        for table in tables:
+            total = count = 0.0
+            for block in table:
+                total += float(self._ratio(self._scale_rows(block)).sum())
+                count += len(block)
+            means.append(total / count)
+        self.source_mean_ = means[0]
+        self.raw_mean_ = (1 - self.eta_) * means[0] + self.eta_ * means[1]
 
     def _ratio(self, rows: FloatArray) -> FloatArray:
-        if self.eta_ == 1:
-            return np.ones(len(rows))
-        return self._bounded(super()._ratio(rows))
+        return np.minimum(super()._ratio(rows), self._largest())
 
-    def _bounded(self, values: FloatArray) -> FloatArray:
-        return np.minimum(values, 1 / self.eta_) if self.eta_ > 0 else values
+    def _largest(self) -> float:
+        return 1 / self.eta_ if self.eta_ > 0 else np.inf
 
     def _raw_mean(self, raw: FloatArray, source: Empirical, target: Empirical) -> float:
         over_source = float(source.mass @ raw)
