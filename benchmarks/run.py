@@ -132,21 +132,26 @@ def report(table: Path, options: argparse.Namespace) -> None:
 def draw(rows: list[dict[str, str]], path: Path) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 4), layout="constrained")
+    figure = Figure(figsize=(10, 5), layout="constrained")
     for axes, method in zip(figure.subplots(1, 2), ("RuLSIF", "KMM"), strict=True):
-        series: dict[str, list[tuple[int, float]]] = {}
+        series: dict[str, dict[int, float]] = {}
         for r in rows:
             if r["case"].startswith(method) and r["cpu_seconds"] and r["d"] == "5" and r["threads"] == "1":
-                name = r["contestant"].split(",")[0] if "Steelyard" in r["contestant"] else r["contestant"]
-                series.setdefault(name, []).append((int(r["n"]), float(r["cpu_seconds"])))
-        for name, points in sorted(series.items()):
-            x, y = zip(*sorted(points), strict=True)
+                series.setdefault(r["contestant"], {})[int(r["n"])] = float(r["cpu_seconds"])
+        # Ours first, in blue; peers in warm and grey tones.
+        names = sorted(series, key=lambda name: (not name.startswith("Steelyard"), name))
+        colors = ["#1d3557", "#457b9d"] + ["#d1495b", "#edae49", "#66717e", "#8d5a97", "#2e2e2e"]
+        if sum(name.startswith("Steelyard") for name in names) == 1:
+            del colors[1]
+        for name, color in zip(names, colors, strict=False):
+            x, y = zip(*sorted(series[name].items()), strict=True)
             ours = name.startswith("Steelyard")
-            axes.loglog(x, y, "o-" if ours else "s--", label=name, linewidth=2 if ours else 1)
+            axes.loglog(x, y, "o-" if ours else "s--", color=color, label=name, linewidth=2 if ours else 1)
         axes.set(xlabel="rows in each domain (d = 5)", ylabel="CPU seconds", title=method)
-        if series:
-            axes.legend(frameon=False, fontsize=8)
         axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        if series:
+            axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3)
     figure.savefig(path, dpi=150)
 
 
