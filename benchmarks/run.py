@@ -140,7 +140,7 @@ def draw(rows: list[dict[str, str]], path: Path) -> None:
                 series.setdefault(r["contestant"], {})[int(r["n"])] = float(r["cpu_seconds"])
         # Ours first, in blue; peers in warm and grey tones.
         names = sorted(series, key=lambda name: (not name.startswith("Steelyard"), name))
-        colors = ["#1d3557", "#457b9d"] + ["#d1495b", "#edae49", "#66717e", "#8d5a97", "#2e2e2e"]
+        colors = ["#1d3557", "#457b9d", "#d1495b", "#edae49", "#66717e", "#8d5a97", "#2e2e2e"]
         if sum(name.startswith("Steelyard") for name in names) == 1:
             del colors[1]
         for name, color in zip(names, colors, strict=False):
