@@ -5,8 +5,6 @@ from __future__ import annotations
 from inspect import signature
 from typing import Any
 
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import AdaBoostRegressor, BaggingClassifier, BaggingRegressor
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
@@ -14,8 +12,6 @@ from sklearn.utils.validation import has_fit_parameter
 from steelyard.errors import NotWeightableError
 
 PLAIN = "sample_weight"
-# These draw rows by weight themselves, whatever the estimator inside can do.
-DRAWS_ROWS = (AdaBoostRegressor, BaggingClassifier, BaggingRegressor)
 
 
 def weight_parameter(estimator: Any) -> str | None:
@@ -36,6 +32,10 @@ def weight_parameter(estimator: Any) -> str | None:
     >>> weight_parameter(KNeighborsRegressor()) is None
     True
     """
+    # Imported here, because they are a third of the time that importing this library would take.
+    from sklearn.compose import TransformedTargetRegressor
+    from sklearn.ensemble import AdaBoostRegressor, BaggingClassifier, BaggingRegressor
+
     if isinstance(estimator, Pipeline):
         name, last = estimator.steps[-1]
         inner = weight_parameter(last)
@@ -53,7 +53,9 @@ def weight_parameter(estimator: Any) -> str | None:
     if not hasattr(estimator, "fit") or not has_fit_parameter(estimator, PLAIN):
         return None
     wrapped = getattr(estimator, "estimator", None)
-    if hasattr(wrapped, "fit") and not isinstance(estimator, DRAWS_ROWS):
+    # These draw rows by weight themselves, whatever the estimator inside can do.
+    draws_rows = isinstance(estimator, (AdaBoostRegressor, BaggingClassifier, BaggingRegressor))
+    if hasattr(wrapped, "fit") and not draws_rows:
         return PLAIN if weight_parameter(wrapped) == PLAIN else None
     return PLAIN
 

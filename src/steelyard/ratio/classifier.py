@@ -6,9 +6,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from steelyard.arrays import FloatArray
 from steelyard.check import check_count
@@ -89,6 +86,8 @@ class ClassifierRatio(InductiveRatio):
             kept, held = fold != f, fold == f
             scores[held] = _log_odds(self._classifier(rows, domain, counts, kept), rows[held])
         self.classifier_ = self._classifier(rows, domain, counts, np.ones(len(rows), dtype=bool))
+        from sklearn.linear_model import LogisticRegression  # here, for a quick import of the library
+
         # Each domain has mass one, so the calibrated odds are the ratio itself, whatever the lengths of the tables.
         curve = LogisticRegression(C=1e6, max_iter=1000)
         curve.fit(scores[:, None], domain, sample_weight=mass * len(rows) / 2)
@@ -115,6 +114,10 @@ class ClassifierRatio(InductiveRatio):
 
 
 def _default(n_columns: int) -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+
     degree = 2 if n_columns <= MOST_COLUMNS_SQUARED else 1
     return make_pipeline(
         StandardScaler(),
