@@ -29,13 +29,14 @@ def mixture_proportions(
     n_centers = basis.shape[1]
     proportions: FloatArray = np.full(n_centers, 1 / n_centers)
     slack: FloatArray = np.ones(n_centers)
+    buffer = np.empty(basis.shape)  # used again in every step: fresh pages would cost as much as the product they feed
     for iteration in range(max_iter + 1):
         fit = basis @ proportions
         pull = basis.T @ (mass / fit)
         gap = float(np.log(pull.max()) + proportions.sum() - 1)
         if gap <= tol or iteration == max_iter:
             break
-        proportions, slack = _newton(basis, mass, fit, 1 - pull, proportions, slack)
+        proportions, slack = _newton(basis, mass, fit, 1 - pull, proportions, slack, buffer)
     proportions = proportions / proportions.sum()
     objective = float(-mass @ np.log(basis @ proportions))
     gap = float(np.log((basis.T @ (mass / (basis @ proportions))).max()))
@@ -50,10 +51,12 @@ def _newton(
     gradient: FloatArray,
     proportions: FloatArray,
     slack: FloatArray,
+    buffer: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """One step toward a tenth of the present complementarity."""
     goal = 0.1 * float(proportions @ slack) / len(proportions)
-    hessian = dsyrk(1.0, basis * (np.sqrt(mass) / fit)[:, None], trans=1)
+    np.multiply(basis, (np.sqrt(mass) / fit)[:, None], out=buffer)
+    hessian = dsyrk(1.0, buffer.T)  # row-major rows are column-major columns: no copy for BLAS
     hessian[np.diag_indices(len(proportions))] += slack / proportions
     right = goal / proportions - gradient
     step = cho_solve(cho_factor(hessian, overwrite_a=True, check_finite=False), right, check_finite=False)
@@ -153,7 +156,7 @@ class KLIEP(GaussianRatio):
         near = means > FAR_CENTER
         if not near.any():
             return near, None
-        basis = np.empty((len(target), int(near.sum())), order="F")
+        basis = np.empty((len(target), int(near.sum())))
         for block in blocks(len(target)):
             basis[block] = gaussian(target.rows[block], self.centers_[near], width)
         basis /= means[near]
