@@ -86,15 +86,8 @@ class ClassifierRatio(InductiveRatio):
             kept, held = fold != f, fold == f
             scores[held] = _log_odds(self._classifier(rows, domain, counts, kept), rows[held])
         self.classifier_ = self._classifier(rows, domain, counts, np.ones(len(rows), dtype=bool))
-        from sklearn.linear_model import LogisticRegression  # here, for a quick import of the library
-
         # Each domain has mass one, so the calibrated odds are the ratio itself, whatever the lengths of the tables.
-        curve = LogisticRegression(C=1e6, max_iter=1000)
-        curve.fit(scores[:, None], domain, sample_weight=mass * len(rows) / 2)
-        self.slope_, self.intercept_ = float(curve.coef_[0, 0]), float(curve.intercept_[0])
-        if self.slope_ <= 0:
-            # On rows it has not seen the classifier is no better than chance: then nothing is known of the ratio.
-            self.slope_ = self.intercept_ = 0.0
+        self.slope_, self.intercept_ = _logistic_curve(scores, domain, mass * len(rows) / 2)
         return self._calibrated(scores[: len(source)])
 
     def _scale_rows(self, rows: FloatArray) -> FloatArray:
@@ -111,6 +104,19 @@ class ClassifierRatio(InductiveRatio):
 
     def _ratio(self, rows: FloatArray) -> FloatArray:
         return self._calibrated(_log_odds(self.classifier_, rows))
+
+
+def _logistic_curve(scores: FloatArray, domain: FloatArray, weights: FloatArray) -> tuple[float, float]:
+    """Slope and intercept of the log-odds as a line in the scores.
+
+    A slope below zero means that on rows it has not seen the classifier does worse than chance: then nothing is known
+    of the ratio, and both are zero.
+    """
+    from sklearn.linear_model import LogisticRegression  # here, for a quick import of the library
+
+    curve = LogisticRegression(C=1e6, max_iter=1000).fit(scores[:, None], domain, sample_weight=weights)
+    slope = float(curve.coef_[0, 0])
+    return (slope, float(curve.intercept_[0])) if slope > 0 else (0.0, 0.0)
 
 
 def _default(n_columns: int) -> Any:
