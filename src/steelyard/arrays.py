@@ -47,6 +47,6 @@ def one_blas_thread() -> _OneThread:
     """Context in which BLAS runs on the calling thread.
 
     The products here are small (a block of rows by a hundred centres): handing them to a thread pool costs more
-    than the product, and two pools that spin against each other cost seven to eighteen times as much.
+    than the product, and pools that spin against each other cost more still.
     """
     return _ONE_THREAD

@@ -32,7 +32,7 @@ def weight_parameter(estimator: Any) -> str | None:
     >>> weight_parameter(KNeighborsRegressor()) is None
     True
     """
-    # Imported here, because they are a third of the time that importing this library would take.
+    # Imported here, because they would be much of the time that importing this library takes.
     from sklearn.compose import TransformedTargetRegressor
     from sklearn.ensemble import AdaBoostRegressor, BaggingClassifier, BaggingRegressor
 

@@ -197,3 +197,28 @@ def test_the_coarser_factor_of_many_rows_costs_less_than_a_millionth(n):
         patch.setattr(module, "factor_tolerance", lambda n_rows: 1e-5)
         fine = objective(KMM(width=2.0, standardize=False, random_state=0).fit(source, target=target))
     assert coarse <= fine + 1e-6 * abs(fine)
+
+
+def test_projecting_the_means_beats_exact_means_and_a_padded_diagonal():
+    """Why the low-rank path neither computes exact kernel means nor keeps what the factor cuts off."""
+    rng = np.random.default_rng(0)
+    n, width, ridge = 600, 2.9, 1e-3
+    source, target = rng.normal(size=(n, 5)), rng.normal(0.5, 0.8, size=(500, 5))
+    K = gaussian(source, source, width) + ridge * np.eye(n)
+    exact = n * gaussian(source, target, width).mean(axis=1)
+    slack = (np.sqrt(n) - 1) / np.sqrt(n)
+    bounds = BoxSlab(np.full(n, 1000.0), n * (1 - slack), n * (1 + slack))
+    _, best = reference(K, exact, bounds)
+    low_rank = pivoted_cholesky(source, width, np.random.default_rng(0), max_rank=n, tol=module.factor_tolerance(n))
+    projected = low_rank.factor @ np.linalg.solve(low_rank.corner, exact[low_rank.pivots])
+
+    def excess(linear, diagonal):
+        x, _ = solve_box_slab_low_rank(low_rank.factor, diagonal, linear, bounds, np.ones(n), tol=1e-7)
+        return x @ K @ x / 2 - exact @ x - best
+
+    plain = np.full(n, ridge)
+    ours = excess(projected, plain)
+    assert ours <= 1e-6 * abs(best)
+    assert 4 * ours < excess(exact, plain)
+    assert 4 * ours < excess(exact, plain + low_rank.residual)
+    assert ours < excess(projected, plain + low_rank.residual)

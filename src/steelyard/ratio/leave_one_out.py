@@ -13,7 +13,7 @@ from steelyard.empirical import Empirical
 from steelyard.kernels import basis_moments, blocks, gaussian_widths
 
 # Pairs a block in the leave-one-out score: a handful of arrays of a hundred centres by so many rows are in use at
-# once. Between 250 and 1,000 hardly anything changes.
+# once, and should stay near a core's second-level cache.
 PAIR_BLOCK = 500
 # What rounding, in single precision too, may add to a bound.
 ROUNDING = 1.001
@@ -111,7 +111,7 @@ class Ridge:
 
 
 class _Workspace:
-    """Arrays used again for every block and width: fresh ones would cost a tenth of the time in page faults."""
+    """Arrays used again for every block and width: fresh ones would cost time in page faults."""
 
     def __init__(self, n_centers: int, n_pairs: int, dtype: Any) -> None:
         self.rotated = np.empty((n_centers, 2 * n_pairs), dtype=dtype)
