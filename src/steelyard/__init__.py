@@ -1,5 +1,6 @@
 """Learning under distribution shift: weigh the data you have so that it looks like the data you must predict."""
 
+from steelyard.onestep import OneStepClassifier, OneStepRegressor
 from steelyard.qp import Certificate
 from steelyard.ratio import KLIEP, KMM, LSIF, RULSIF, ULSIF, ClassifierRatio
 from steelyard.select import ImportanceWeightedSearchCV, iwcv_score
@@ -18,6 +19,8 @@ __all__ = [
     "Certificate",
     "ClassifierRatio",
     "ImportanceWeightedSearchCV",
+    "OneStepClassifier",
+    "OneStepRegressor",
     "Target",
     "WeightedClassifier",
     "WeightedRegressor",

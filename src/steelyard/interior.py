@@ -42,7 +42,10 @@ def solve_box_slab_low_rank(
         worst = max(certificate.gap, certificate.dual_residual, certificate.primal_residual)
         if worst <= tol / 10 or iteration == max_iter:
             break
-        newton = _Newton(state, problem, product)
+        try:
+            newton = _Newton(state, problem, product)
+        except np.linalg.LinAlgError:
+            break  # the barrier spans more digits than there are; the certificate says how far it came
         predictor = newton.direction(0.0)
         now = state.complementarity(problem)
         after = state.moved(predictor, state.longest(predictor, problem)).complementarity(problem)

@@ -20,6 +20,8 @@ from steelyard import (
     ULSIF,
     ClassifierRatio,
     ImportanceWeightedSearchCV,
+    OneStepClassifier,
+    OneStepRegressor,
     Target,
     WeightedClassifier,
     WeightedRegressor,
@@ -78,6 +80,14 @@ class TargetedWeightedClassifier(WithTarget, WeightedClassifier):
     pass
 
 
+class TargetedOneStepRegressor(WithTarget, OneStepRegressor):
+    pass
+
+
+class TargetedOneStepClassifier(WithTarget, OneStepClassifier):
+    pass
+
+
 class TargetedSearch(ImportanceWeightedSearchCV):
     def fit(self, X, y=None):
         return super().fit(X, y, target=target_near(X))
@@ -96,6 +106,8 @@ PLAIN = [
     ClassifierRatio(),
     WeightedRegressor(Ridge()),
     WeightedClassifier(LogisticRegression()),
+    OneStepRegressor(),
+    OneStepClassifier(),
     search(ImportanceWeightedSearchCV),
 ]
 TARGETED = [
@@ -107,6 +119,8 @@ TARGETED = [
     TargetedClassifierRatio(),
     TargetedWeightedRegressor(Ridge()),
     TargetedWeightedClassifier(LogisticRegression()),
+    TargetedOneStepRegressor(),
+    TargetedOneStepClassifier(),
     search(TargetedSearch),
 ]
 

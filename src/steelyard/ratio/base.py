@@ -90,7 +90,7 @@ class RatioEstimator(BaseEstimator):
         rng = generator(self.random_state)
         source = empirical(rows.astype(dtype, copy=False), counts, rng)
         goal = empirical(goal_rows.astype(dtype, copy=False), None, rng)
-        self.center_, self.scale_, spread = _pooled_scale(source, goal, self.standardize)
+        self.center_, self.scale_, spread = pooled_scale(source, goal, self.standardize)
         if not spread:
             warnings.warn(
                 "Every source and target row is the same, so there is nothing to tell them apart by: "
@@ -308,7 +308,7 @@ def median_distance(source: Empirical, target: Empirical, at_most: int = 150) ->
     return float(np.median(np.concatenate([across.ravel(), *within])))
 
 
-def _pooled_scale(source: Empirical, target: Empirical, standardize: bool) -> tuple[FloatArray, FloatArray, bool]:
+def pooled_scale(source: Empirical, target: Empirical, standardize: bool) -> tuple[FloatArray, FloatArray, bool]:
     """Centre and scale of the even mixture of both domains, and whether any column varies at all.
 
     Even, so that the scale does not depend on which table happens to be longer. A constant column keeps its unit:

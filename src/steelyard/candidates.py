@@ -1,0 +1,185 @@
+"""The settings that one-step and its baselines choose from, fitted side by side on any part of the source rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from steelyard.alternate import MakeLoss, RatioProblem, Settings, Solution, alternate, fit_under_weights
+from steelyard.arrays import FloatArray, IntArray
+from steelyard.kernels import blocks, gaussian
+from steelyard.losses import Loss
+from steelyard.minimise import Features
+from steelyard.riskbound import FittedNumbers
+
+# Settings are fitted side by side while their largest array has at most so many numbers (32 MB).
+SIDE_BY_SIDE = 4_000_000
+# Settings are compared after at most so many rounds: later ones move held-out losses in the fourth digit.
+SELECTION_ROUNDS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Both domains as the fit sees them: distinct rows in scaled units, their masses, and the labels."""
+
+    rows: FloatArray
+    mass: FloatArray
+    y: FloatArray  # (n, k), scaled or −1 and 1
+    target: FloatArray
+    target_mass: FloatArray
+    centers: FloatArray
+    pooled_median: float  # distance between two rows, of whichever domain
+    target_median: float  # distance between two target rows
+
+
+class Candidates(Protocol):
+    """C settings, of which `penalty` has the μ of each."""
+
+    tables: Tables
+    width: float
+    features: FloatArray
+    penalty: FloatArray
+
+    def coefficients(self, rows: IntArray) -> FloatArray:
+        """α of every setting, (C, b, k), fitted on some of the source rows."""
+
+    def solve(self, which: int) -> Fitted:
+        """One setting on all rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """One setting, fitted on all rows."""
+
+    coef: FloatArray  # α, (b, k)
+    ratio: FloatArray  # the raw weight of each row, (n,)
+    loss: Loss
+    solution: Solution | None = None  # of the alternation
+
+
+class FixedWeights:
+    """f under weights that are given: every combination of V weightings (V, n) and M penalties."""
+
+    def __init__(
+        self, make_loss: MakeLoss, tables: Tables, width: float, weightings: FloatArray, regs: FloatArray
+    ) -> None:
+        self.make_loss, self.tables, self.width = make_loss, tables, width
+        self.features = gaussian(tables.rows, tables.centers, width)
+        self.weights = np.repeat(weightings, len(regs), axis=0)
+        self.penalty = np.tile(regs, len(weightings))
+
+    def coefficients(self, rows: IntArray) -> FloatArray:
+        """α of every setting, (C, b, k), fitted on some of the source rows."""
+        features, mass = Features(self.features[rows]), self.tables.mass[rows]
+        shares = self.weights[:, rows] * (mass / mass.sum())
+        return np.concatenate(
+            [
+                fit_under_weights(self.make_loss, features, shares[part], self.tables.y[rows], self.penalty[part])[0]
+                for part in side_by_side(len(self.penalty), features)
+            ]
+        )
+
+    def solve(self, which: int) -> Fitted:
+        """One setting on all rows."""
+        features, part = Features(self.features), slice(which, which + 1)
+        shares = self.weights[part] * self.tables.mass
+        coef, loss = fit_under_weights(self.make_loss, features, shares, self.tables.y, self.penalty[part])
+        return Fitted(coef[0], self.weights[which], loss)
+
+
+class Alternating:
+    """f and g together, by algorithm 1."""
+
+    def __init__(
+        self,
+        make_loss: MakeLoss,
+        tables: Tables,
+        widths: tuple[float, float],
+        settings: Settings,
+        max_iter: int,
+        tol: float,
+    ) -> None:
+        self.make_loss, self.tables, self.settings = make_loss, tables, settings
+        self.max_iter, self.tol = max_iter, tol
+        self.width, self.ratio_width = widths
+        self.penalty = settings.reg
+        self.features = gaussian(tables.rows, tables.centers, self.width)
+        self.ratio_features = gaussian(tables.rows, tables.centers, self.ratio_width)
+        self.on_target, self.target_square = np.zeros(len(tables.centers)), 0.0
+        for block in blocks(len(tables.target)):
+            kernel = gaussian(tables.target[block], tables.centers, self.ratio_width)
+            self.on_target += tables.target_mass[block] @ kernel
+            self.target_square += _mean_square(kernel, tables.target_mass[block])
+
+    def coefficients(self, rows: IntArray) -> FloatArray:
+        """α of every setting, (C, b, k), fitted on some of the source rows in a few rounds."""
+        features, ratio = self._problem(rows)
+        rounds = min(self.max_iter, SELECTION_ROUNDS)
+        return np.concatenate(
+            [
+                self._solve(features, ratio, self.tables.y[rows], self.settings.part(part), rounds).coef
+                for part in side_by_side(len(self.settings), features)
+            ]
+        )
+
+    def solve(self, which: int) -> Fitted:
+        """One setting on all rows, with its history."""
+        features, ratio = self._problem(slice(None))
+        solution = self._solve(
+            features, ratio, self.tables.y, self.settings.part(slice(which, which + 1)), self.max_iter
+        )
+        return Fitted(solution.coef[0], self.ratio_features @ solution.ratio_coef[0], solution.loss, solution)
+
+    def numbers(self, fitted: Fitted) -> FittedNumbers:
+        """What the generalisation bound needs to know of a setting fitted on all rows."""
+        tables, solution = self.tables, fitted.solution
+        predictions = self.features @ fitted.coef
+        beta = np.zeros(len(tables.centers)) if solution is None else solution.ratio_coef[0]
+        losses = fitted.loss.values(predictions[None], tables.y)[0]
+        on_target = float(self.on_target @ beta)
+        return FittedNumbers(
+            weighted_risk=float(tables.mass @ (fitted.ratio * losses)),
+            ratio_error=float(tables.mass @ np.square(fitted.ratio)) - 2 * on_target,
+            target_mean=on_target,
+            predictor_norm=float(np.linalg.norm(fitted.coef)),
+            ratio_norm=float(np.linalg.norm(beta)),
+            predictor_square=_mean_square(self.features, tables.mass),
+            ratio_square=_mean_square(self.ratio_features, tables.mass),
+            ratio_square_target=float(self.target_square),
+            n_centers=len(tables.centers),
+            largest_label=float(np.max(np.abs(tables.y))),
+            n_source=len(tables.rows),
+            n_target=len(tables.target),
+        )
+
+    def _problem(self, rows: IntArray | slice) -> tuple[Features, RatioProblem]:
+        mass = self.tables.mass[rows]
+        return Features(self.features[rows]), RatioProblem(self.ratio_features[rows], mass / mass.sum(), self.on_target)
+
+    def _solve(
+        self, features: Features, ratio: RatioProblem, y: FloatArray, settings: Settings, rounds: int
+    ) -> Solution:
+        return alternate(self.make_loss, features, ratio, y, settings, max_iter=rounds, tol=self.tol)
+
+
+def _mean_square(features: FloatArray, mass: FloatArray) -> float:
+    """mean ‖φ‖²."""
+    return float(mass @ np.einsum("ij,ij->i", features, features))
+
+
+def side_by_side(n_settings: int, features: Features) -> Iterator[slice]:
+    """Slices of settings whose arrays (a number a row, a Gram matrix) fit in memory."""
+    n_rows, b = features.values.shape
+    return blocks(n_settings, max(1, SIDE_BY_SIDE // max(n_rows, b**2)))
+
+
+def held_out_predictions(candidates: Candidates, fold: IntArray) -> FloatArray:
+    """Predictions (C, n, k) on each of the first n rows, by fits that have not seen the row's fold."""
+    predictions = np.empty((len(candidates.penalty), len(fold), candidates.tables.y.shape[1]))
+    for f in range(fold.max() + 1):
+        train, test = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
+        predictions[:, test] = candidates.features[test] @ candidates.coefficients(train)
+    return predictions

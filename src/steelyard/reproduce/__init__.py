@@ -1,0 +1,1 @@
+"""The survey's tables, each by one command: ``steelyard reproduce``."""
