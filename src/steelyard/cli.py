@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -71,6 +72,44 @@ def demo(
     )
     show.draw(found, picture)
     console.print(f"Picture: {picture}")
+
+
+@app.command()
+def reproduce(
+    table: Annotated[str | None, typer.Argument(help="Which table; --list explains them.")] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Explain every table and its settings, and stop.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder of the results. Cells that lie there are not computed again.")] = (
+        Path("results")
+    ),
+    trials: Annotated[int, typer.Option(min=1, help="How many trials.")] = 100,
+    first_trial: Annotated[int, typer.Option(min=0, help="Number of the first trial; develop on 1000 and above.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random streams.")] = 0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Cells at a time; all processors if not given.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="name=value, what the survey leaves open; may be given again.")
+    ] = None,
+) -> None:
+    """Compute a table of the survey beside its printed numbers. A run that is cut short goes on where it was."""
+    from steelyard.errors import SteelyardError
+    from steelyard.reproduce.command import list_tables, reproduce_table
+
+    console = Console()
+    if show_list or table is None:
+        list_tables(console)
+        raise typer.Exit
+    try:
+        reproduce_table(
+            table,
+            out,
+            range(first_trial, first_trial + trials),
+            seed,
+            jobs or os.cpu_count() or 1,
+            settings or [],
+            console,
+        )
+    except SteelyardError as error:
+        Console(stderr=True).print(f"[bold red]Error:[/] {error}", highlight=False)
+        raise typer.Exit(2) from error
 
 
 if __name__ == "__main__":

@@ -52,6 +52,14 @@ class DataChangedError(SteelyardError, ValueError):
     """A data file was found, but what it holds is not the published table."""
 
 
+class OutputError(SteelyardError, OSError):
+    """Results cannot be written where they should go."""
+
+
+class CellError(SteelyardError, RuntimeError):
+    """One cell of a reproduced table failed."""
+
+
 class SteelyardWarning(UserWarning):
     """Root of all warnings given on purpose by this library."""
 

@@ -16,7 +16,6 @@ from steelyard.scores import standard_error
 from steelyard.target import Target
 
 RULES = ("one-standard-error", "best")
-JUDGE_ETA = 0.5
 
 
 def deal(n_rows: int, n_folds: int, groups: IntArray | None = None) -> IntArray:
@@ -56,20 +55,21 @@ def choose(losses: FloatArray, weights: FloatArray, penalty: FloatArray, rule: s
 
 
 class Judge:
-    """The importance by which settings are compared, fitted when asked for: RuLSIF at η = ½.
+    """The importance by which settings are compared, fitted when asked for: that of RuLSIF.
 
-    Not the plain ratio, by which a handful of rows would decide: the relative one is bounded.
+    Not the plain ratio (η = 0), by which a handful of rows would decide: the relative one is bounded.
     """
 
     def __init__(
         self,
         source: Empirical,
         goal_rows: FloatArray | None,
+        eta: float,
         n_centers: int,
         standardize: bool,
         rng: np.random.Generator,
     ) -> None:
-        self.source, self.goal_rows = source, goal_rows
+        self.source, self.goal_rows, self.eta = source, goal_rows, eta
         self.options: dict[str, Any] = {
             "n_centers": n_centers,
             "standardize": standardize,
@@ -93,4 +93,4 @@ class Judge:
         """Weight of each distinct source row, masses included; without a target the masses alone."""
         if self.goal_rows is None:
             return self.source.mass
-        return self.fit(RULSIF, JUDGE_ETA) * self.source.mass
+        return self.fit(RULSIF, self.eta) * self.source.mass

@@ -59,6 +59,7 @@ class OneStepRatio(GaussianRatio):
 class _OneStep(BaseEstimator):
     __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name scikit-learn looks for)
 
+    _judge_eta = 0.5  # of the relative ratio that weighs held-out rows
     loss: str
     loss_bound: Any
     width: Any
@@ -125,7 +126,7 @@ class _OneStep(BaseEstimator):
         counts: FloatArray | None,
         rng: np.random.Generator,
     ) -> None:
-        judge = Judge(source, goal_rows, self.n_centers, self.standardize, rng)
+        judge = Judge(source, goal_rows, self._judge_eta, self.n_centers, self.standardize, rng)
         candidates = self._unweighted(tables) if goal_rows is None else self._candidates(tables, judge)
         sizes = [len(candidate.penalty) for candidate in candidates]
         which = self._select(candidates, tables, judge) if sum(sizes) > 1 else 0

@@ -1,0 +1,85 @@
+"""What ``steelyard reproduce`` does: run what is missing, then show and write the table."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from steelyard.errors import ParameterError
+from steelyard.reproduce import EXPERIMENTS, LATER
+from steelyard.reproduce.plan import Experiment, printed
+from steelyard.reproduce.report import show, write
+from steelyard.reproduce.runner import run_missing
+from steelyard.reproduce.store import open_store
+from steelyard.reproduce.summary import summarise
+
+
+def list_tables(console: Console) -> None:
+    """Every table, its settings, and what of the survey comes later."""
+    for experiment in EXPERIMENTS.values():
+        console.print(f"[bold]{experiment.name}[/]  {escape(experiment.title)}")
+        console.print(f"  {escape(experiment.explains)}")
+        for name, setting in experiment.settings.items():
+            console.print(f"  --set {name}={setting.default}  [dim]{escape(setting.meaning)}[/]", highlight=False)
+        console.print()
+    console.print("Not here yet:")
+    for name, what in LATER.items():
+        console.print(f"  [bold]{name}[/]  {what}")
+
+
+def reproduce_table(
+    name: str, folder: Path, trials: range, seed: int, jobs: int, given: list[str], console: Console
+) -> None:
+    """Compute the cells that are not in the folder yet, then show and write the table."""
+    experiment = _experiment(name)
+    settings = experiment.settled(dict(_pair(text) for text in given))
+    start = time.perf_counter()
+    with open_store(folder / f"{experiment.file}.sqlite", settings, seed) as store:
+        cells = experiment.cells(settings, trials)
+        stored = store.outcomes()
+        missing = [cell for cell in cells if cell not in stored]
+        console.print(f"{len(cells)} cells, {len(cells) - len(missing)} stored, {len(missing)} to compute", style="dim")
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}")
+        try:
+            with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as progress:
+                task = progress.add_task(experiment.name, total=len(cells), completed=len(cells) - len(missing))
+                run_missing(
+                    experiment, missing, settings, seed, store, jobs=jobs, advance=lambda: progress.advance(task)
+                )
+        except KeyboardInterrupt:
+            console.print("Stopped. What was computed is stored; the same command goes on from there.")
+            raise
+        outcomes = {cell: outcome for cell, outcome in store.outcomes().items() if cell in set(cells)}
+    summary = summarise(experiment, settings, trials, outcomes, printed(f"{experiment.file}.csv"))
+    for section in experiment.sections(summary):
+        show(section, console)
+    run = {
+        "table": experiment.name,
+        "seed": seed,
+        "trials": [trials.start, trials.stop - 1],
+        "seconds_of_cells": round(sum(outcome.seconds for outcome in outcomes.values()), 1),
+        "seconds_of_this_run": round(time.perf_counter() - start, 1),
+        "first_cell": min(outcome.date for outcome in outcomes.values()),
+        "last_cell": max(outcome.date for outcome in outcomes.values()),
+    }
+    for path in write(experiment, summary, run, folder):
+        console.print(f"Wrote {path}", highlight=False)
+
+
+def _experiment(name: str) -> Experiment:
+    if name in EXPERIMENTS:
+        return EXPERIMENTS[name]
+    if name in LATER:
+        raise ParameterError(f"{name} is not here yet ({LATER[name]}) There are {', '.join(EXPERIMENTS)}.")
+    raise ParameterError(f"There is no table {name!r}; there are {', '.join(EXPERIMENTS)}. --list explains them.")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ParameterError(f"--set {text} cannot be read; name=value is needed.")
+    return name.strip(), value.strip()
