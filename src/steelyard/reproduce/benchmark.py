@@ -24,6 +24,7 @@ from steelyard.reproduce.kernel_methods import (
     ERMRegressor,
     RIWERMClassifier,
     RIWERMRegressor,
+    regs_up_to,
 )
 from steelyard.reproduce.plan import Cell, Experiment, Setting, Settings, stream
 from steelyard.reproduce.report import Entry, Section
@@ -89,17 +90,17 @@ def split(data: str, trial: int, settings: Settings, seed: int) -> Split:
     """One draw of a data set."""
     name, _, variant = data.partition(", ")
     protocol = settings["protocol"]
-    change = protocol["variants"][variant] if variant else {"source_share": 1.0, "swap": False}
+    change = protocol["variants"].get(variant, {})
     # Variants of a trial share its direction and start from the same draw.
     rng = stream(seed, "benchmark", name, trial)
     if name in NATURAL:
         source, target = _natural(name)
     else:
         source, target = _worst_direction(_table(name), rng, **protocol["synthetic"])
-    if change["swap"]:
+    if change.get("swap", False):
         source, target = target, source
     sizes = protocol["sizes"][name]
-    n_source = min(round(sizes["source"] * change["source_share"]), len(source.y))
+    n_source = min(round(sizes["source"] * change.get("source_share", 1.0)), len(source.y))
     n_target = min(sizes["target"], len(target.y) // 2)
     unlabelled = rng.permutation(len(target.y))[:n_target]
     return Split(source, target, _draw(source, n_source, name in SYNTHETIC, rng), unlabelled)
@@ -154,29 +155,33 @@ def _kernel_ridge_error(table: Table, source: IntArray, target: IntArray) -> flo
 def compute(cell: Cell, settings: Settings, seed: int) -> float:
     """Mean squared error, or percentage of wrong classes, on target rows that were in no fit."""
     draw = split(cell.data, cell.trial, settings, seed)
-    name = cell.data.partition(", ")[0]
+    name, _, variant = cell.data.partition(", ")
     regression = name in NATURAL
-    fit_seed = int(stream(seed, "benchmark", name, cell.trial, "fit").integers(2**31))
-    predicted = fit(cell.method, regression, settings, fit_seed, draw).predict(draw.X_test)
+    options = {
+        "n_centers": int(settings["n_centers"]),
+        "rule": settings["rule"],
+        "max_iter": int(settings["max_iter"]),
+        "random_state": int(stream(seed, "benchmark", name, cell.trial, "fit").integers(2**31)),
+    }
+    change = settings["protocol"]["variants"].get(variant, {})
+    if "rule" in change:
+        options["rule"] = change["rule"]
+    if "largest_reg" in change:
+        options["reg"] = regs_up_to(change["largest_reg"])
+    predicted = fit(cell.method, regression, options, settings["judge_eta"], draw).predict(draw.X_test)
     if regression:
         return float(np.mean(np.square(predicted - draw.y_test)))
     return float(100 * np.mean(predicted != draw.y_test))
 
 
-def fit(method: str, regression: bool, settings: Settings, random_state: int, draw: Split) -> Any:
+def fit(method: str, regression: bool, options: dict[str, Any], judge_eta: float, draw: Split) -> Any:
     """The fitted model of a cell."""
     if method == CONSTANT:
         dummy = DummyRegressor() if regression else DummyClassifier()
         return dummy.fit(draw.X, draw.y)
     cls = (REGRESSORS if regression else CLASSIFIERS)["one-step" if method == OFF else method]
-    model = cls(
-        loss_bound=np.inf if method == OFF else None,
-        n_centers=int(settings["n_centers"]),
-        rule=settings["rule"],
-        max_iter=int(settings["max_iter"]),
-        random_state=random_state,
-    )
-    model._judge_eta = settings["judge_eta"]
+    model = cls(loss_bound=np.inf if method == OFF else None, **options)
+    model._judge_eta = judge_eta
     return model.fit(draw.X, draw.y, target=Target(draw.X_target))
 
 

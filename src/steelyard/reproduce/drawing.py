@@ -74,7 +74,7 @@ def _draw_problem(path: Path, curves: Mapping[str, FloatArray]) -> Path:
             style = ":" if "Tukey" in name else "-"
             fits.plot(x, values, style, color=COLORS[method], label=name)
     fits.axvspan(1.5, 2.5, color=ORANGE, alpha=0.12, linewidth=0)
-    fits.set(ylim=(-0.8, 1.4), xlabel="x (shaded: where the target is)", title="Fits of trial 0")
+    fits.set(ylim=(-0.8, 1.4), xlabel="x (shaded: where the target is)", title="Fits of trial 0 (seed 0)")
     for axes in (loss, density, fits):
         axes.legend(frameon=False, fontsize=8)
     return _save(figure, path)

@@ -13,11 +13,17 @@ import numpy as np
 from steelyard.arrays import FloatArray
 from steelyard.candidates import Candidates, FixedWeights, Tables
 from steelyard.folds import Judge
-from steelyard.onestep import OneStepClassifier, OneStepRegressor
+from steelyard.onestep import REGS, OneStepClassifier, OneStepRegressor
 from steelyard.ratio import RULSIF, ULSIF
 from steelyard.weights import flatten
 
 STEPS = np.linspace(0, 1, 11)  # of flattening and η
+
+
+def regs_up_to(largest: float) -> FloatArray:
+    """The grid of μ, continued in half decades."""
+    more = np.arange(1, 1 + round(2 * np.log10(largest / REGS[-1])))
+    return np.concatenate([REGS, REGS[-1] * 10.0 ** (more / 2)])
 
 
 class _FixedWeights:
