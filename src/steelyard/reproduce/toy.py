@@ -92,7 +92,7 @@ def target_error(model: Any, pi: bool, n_points: int) -> float:
 
 def sections(summary: Summary) -> list[Section]:
     """The table beside the survey's, the controls, and how the order depends on what the survey leaves open."""
-    header = ["method", "MSE (sd)", "median", "seconds", "survey: MSE (sd)", "seconds"]
+    header = ["method", "MSE (sd)", "median", "CPU s", "survey: MSE (sd)", "survey: s"]
     main = Section(
         "Table 1: mean squared error on the target",
         header,
