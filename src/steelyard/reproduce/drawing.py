@@ -101,3 +101,23 @@ def draw_benchmark(summary: Summary, ratios: Mapping[str, Mapping[str, FloatArra
     axes.set(ylabel="error over ERM's (bars: one standard error)", title="Table 2: below 1 is better than ERM")
     axes.legend(frameon=False, ncols=4)
     return [_save(figure, folder / "table2_benchmark.png")]
+
+
+def draw_coupling(pairs: Mapping[str, tuple[FloatArray, FloatArray]], folder: Path) -> list[Path]:
+    """Change of the error by the coupling, in each problem, with an interval."""
+    figure = _figure(9, 4)
+    axes = figure.subplots()
+    names = list(pairs)[::-1]
+    for place, name in enumerate(names):
+        on, off = pairs[name]
+        change = 100 * (on - off) / off.mean()
+        half = 1.96 * change.std(ddof=1) / np.sqrt(len(change)) if len(change) > 1 else 0.0
+        axes.errorbar(
+            change.mean(), place, xerr=half, fmt="o", color=RED if abs(change.mean()) > half else GREY, capsize=3
+        )
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(names)), names)
+    axes.set(
+        xlabel="change of the mean error by the coupling, % (bars: 95 %)", title="Left of zero, the coupling helps"
+    )
+    return [_save(figure, folder / "coupling.png")]

@@ -100,8 +100,11 @@ class Printed:
 
 
 def printed(name: str) -> dict[tuple[str, str], Printed]:
-    """The survey's numbers, by data set and method."""
-    with (files("steelyard.reproduce") / "expected" / name).open(encoding="utf-8") as file:
+    """The survey's numbers, by data set and method; none where the survey has no such table."""
+    path = files("steelyard.reproduce") / "expected" / name
+    if not path.is_file():
+        return {}
+    with path.open(encoding="utf-8") as file:
         return {
             (row["data"], row["method"]): Printed(
                 float(row["mean"]), float(row["sd"]), float(row["seconds"]) if row.get("seconds") else None

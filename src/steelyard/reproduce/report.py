@@ -17,11 +17,12 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from steelyard import __version__
 from steelyard.errors import OutputError
 from steelyard.reproduce.plan import Experiment
 from steelyard.reproduce.summary import Row, Summary
 
-PACKAGES = ("steelyard", "numpy", "scipy", "scikit-learn")
+PACKAGES = ("numpy", "scipy", "scikit-learn")
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def _write_csv(rows: Sequence[Row], path: Path) -> None:
 def _here() -> dict[str, Any]:
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {name: version(name) for name in PACKAGES},
+        "versions": {"steelyard": __version__, **{name: version(name) for name in PACKAGES}},
         "python": platform.python_version(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
     }
