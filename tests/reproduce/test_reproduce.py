@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
+import steelyard
 from steelyard.cli import app
 from steelyard.errors import CellError, OutputError, ParameterError
 from steelyard.reproduce import EXPERIMENTS, LATER, benchmark, toy
@@ -92,7 +93,7 @@ def test_real_cells_are_the_same_in_other_processes(tmp_path):
 
 
 def test_the_store_keeps_settings_and_seeds_apart(tmp_path):
-    cell, outcome = Cell("a", "b", 0), Outcome(1.0, 0.1, "2026-01-01")
+    cell, outcome = Cell("a", "b", 0), Outcome(1.0, 0.1, 1_700_000_000)
     with open_store(tmp_path / "cells.sqlite", {"rule": "best"}, 0) as store:
         store.put(cell, outcome)
         assert store.outcomes() == {cell: outcome}
@@ -152,7 +153,7 @@ def test_paired_p_value_at_the_edges():
 
 def test_summary_of_known_numbers(known):
     cells = known.cells({}, range(3))
-    outcomes = {cell: Outcome(float(cell.trial + 10 * (cell.method == "two")), 0.5, "") for cell in cells}
+    outcomes = {cell: Outcome(float(cell.trial + 10 * (cell.method == "two")), 0.5, 0) for cell in cells}
     summary = summarise(known, {}, range(3), outcomes, printed("table1_toy.csv"))
     one, two, control = summary.rows
     assert (one.mean, one.sd, one.median, one.seconds, one.trials) == (1, 1, 1, 0.5, 3)
@@ -198,7 +199,8 @@ def test_a_tiny_toy_table(tmp_path, monkeypatch):
     assert story["seed"] == 0
     assert story["trials"] == [1000, 1001]
     assert story["settings"]["rule"] == "one-standard-error"
-    assert {"date", "versions", "seconds_of_cells"} <= set(story)
+    assert story["computed_with"][0]["versions"]["steelyard"] == steelyard.__version__
+    assert {"computed", "cpu_seconds"} <= set(story)
     again = reproduce("toy", "--trials", "2", "--first-trial", "1000", "--out", out, "--jobs", "1")
     assert "32 stored, 0 to compute" in again.output
     more = reproduce("toy", "--trials", "3", "--first-trial", "1000", "--out", out, "--jobs", "1")
@@ -344,7 +346,10 @@ def contents(folder):
     """Every column but seconds and date, and the pictures of the fits (that of the table has no times either)."""
     rows = [{k: v for k, v in row.items() if k != "seconds"} for row in read_csv(folder / "table1_toy.csv")]
     with sqlite3.connect(folder / "table1_toy.sqlite") as connection:
-        cells = connection.execute("select settings, seed, data, method, trial, error from cells").fetchall()
+        cells = connection.execute(
+            "select settings, seed, data, method, trial, error from cells join names on names.id = name "
+            "join runs on runs.id = run"
+        ).fetchall()
     pictures = [(folder / name).read_bytes() for name in ("table1_toy.png", "figure_toy.png")]
     return rows, sorted(cells), pictures
 

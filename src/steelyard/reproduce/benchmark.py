@@ -28,7 +28,7 @@ from steelyard.reproduce.kernel_methods import (
 )
 from steelyard.reproduce.plan import Cell, Experiment, Setting, Settings, stream
 from steelyard.reproduce.report import Entry, Section
-from steelyard.reproduce.summary import Row, Summary
+from steelyard.reproduce.summary import LEVEL, Row, Summary, paired_p_value
 from steelyard.target import Target
 
 NATURAL = {"auto": "auto_mpg", "bike": "bike_sharing_day", "parkinsons": "parkinsons", "wine": "wine"}
@@ -218,7 +218,22 @@ def _section(summary: Summary, names: list[str], variant: str, title: str) -> Se
         ["data", *METHODS],
         lines,
         f"Mean (sd) over {trials} trials. Regression: squared error over ERM's mean; classification: % wrong. Bold: "
-        "best of the first four, or not significantly worse (paired t-test, 5 %). The last two columns are controls.",
+        "best of the first four, or not significantly worse (paired t-test, 5 %). The last two columns are controls. "
+        f"{_verdict(summary, [name + variant for name in names])}",
+    )
+
+
+def _verdict(summary: Summary, data: list[str]) -> str:
+    """Where one-step falls behind, and how much of it is the coupling."""
+    behind = [name.partition(", ")[0] for name in data if not summary.row(name, "one-step").best]
+    acts = [
+        name.partition(", ")[0]
+        for name in data
+        if paired_p_value(summary.errors[name, "one-step"], summary.errors[name, OFF]) < LEVEL
+    ]
+    return (
+        f"One-step is neither best nor comparable on {', '.join(behind) or 'none'}. Switching the coupling off changes "
+        f"it significantly on {', '.join(acts) or 'none'}."
     )
 
 

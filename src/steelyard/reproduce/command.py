@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from steelyard.errors import ParameterError
 from steelyard.reproduce import EXPERIMENTS, LATER
 from steelyard.reproduce.plan import Experiment, printed
-from steelyard.reproduce.report import show, write
+from steelyard.reproduce.report import environment, show, write
 from steelyard.reproduce.runner import run_missing
 from steelyard.reproduce.store import open_store
 from steelyard.reproduce.summary import summarise
@@ -37,13 +37,14 @@ def reproduce_table(
     """Compute the cells that are not in the folder yet, then show and write the table."""
     experiment = _experiment(name)
     settings = experiment.settled(dict(_pair(text) for text in given))
-    start = time.perf_counter()
     with open_store(folder / f"{experiment.file}.sqlite", settings, seed) as store:
         cells = experiment.cells(settings, trials)
         stored = store.outcomes()
         missing = [cell for cell in cells if cell not in stored]
         console.print(f"{len(cells)} cells, {len(cells) - len(missing)} stored, {len(missing)} to compute", style="dim")
         columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}")
+        if missing:
+            store.note_environment(environment())
         try:
             with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as progress:
                 task = progress.add_task(experiment.name, total=len(cells), completed=len(cells) - len(missing))
@@ -53,21 +54,26 @@ def reproduce_table(
         except KeyboardInterrupt:
             console.print("Stopped. What was computed is stored; the same command goes on from there.")
             raise
-        outcomes = {cell: outcome for cell, outcome in store.outcomes().items() if cell in set(cells)}
+        stored, environments = store.outcomes(), store.environments()
+    outcomes = {cell: stored[cell] for cell in cells}
     summary = summarise(experiment, settings, trials, outcomes, printed(f"{experiment.file}.csv"))
     for section in experiment.sections(summary):
         show(section, console)
+    dates = [outcome.date for outcome in outcomes.values()]
     run = {
         "table": experiment.name,
         "seed": seed,
         "trials": [trials.start, trials.stop - 1],
-        "seconds_of_cells": round(sum(outcome.seconds for outcome in outcomes.values()), 1),
-        "seconds_of_this_run": round(time.perf_counter() - start, 1),
-        "first_cell": min(outcome.date for outcome in outcomes.values()),
-        "last_cell": max(outcome.date for outcome in outcomes.values()),
+        "computed": [_day(min(dates)), _day(max(dates))],
+        "cpu_seconds": round(sum(outcome.seconds for outcome in outcomes.values()), 1),
+        "computed_with": environments,
     }
     for path in write(experiment, summary, run, folder):
         console.print(f"Wrote {path}", highlight=False)
+
+
+def _day(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def _experiment(name: str) -> Experiment:

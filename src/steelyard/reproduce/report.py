@@ -8,7 +8,6 @@ import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -71,7 +70,7 @@ def write(experiment: Experiment, summary: Summary, run: dict[str, Any], folder:
     stem = folder / experiment.file
     try:
         _write_csv(summary.rows, stem.with_suffix(".csv"))
-        provenance = {**_here(), **run, "settings": dict(summary.settings)}
+        provenance = {**run, "settings": dict(summary.settings)}
         stem.with_suffix(".json").write_text(json.dumps(provenance, indent=2, ensure_ascii=False) + "\n")
         pictures = experiment.figures(summary, folder)
         text = [f"# {experiment.title}\n", experiment.explains + "\n", *(markdown(section) for section in sections)]
@@ -101,9 +100,9 @@ def _write_csv(rows: Sequence[Row], path: Path) -> None:
             writer.writerow([row.data, row.method, *ours, *marks, *theirs])
 
 
-def _here() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
+    """What this process computes with."""
     return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"steelyard": __version__, **{name: version(name) for name in PACKAGES}},
         "python": platform.python_version(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",

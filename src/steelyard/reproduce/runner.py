@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from datetime import UTC, datetime
 from multiprocessing.connection import wait
 
 import numpy as np
@@ -68,7 +67,7 @@ def compute(name: str, cell: Cell, settings: Settings, seed: int) -> Outcome:
         raise CellError(f"{name}, {cell.data}, {cell.method}, trial {cell.trial}: {problem}") from problem
     if not np.isfinite(error):
         raise CellError(f"{name}, {cell.data}, {cell.method}, trial {cell.trial}: the error is {error}.")
-    return Outcome(float(error), time.process_time() - start, datetime.now(UTC).isoformat(timespec="seconds"))
+    return Outcome(float(error), round(time.process_time() - start, 3), int(time.time()))
 
 
 def _end_with_parent() -> None:
