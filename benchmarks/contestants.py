@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from steelyard import KLIEP, KMM, RULSIF, ULSIF
+from steelyard import KLIEP, KMM, RULSIF, ULSIF, OneStepRegressor, Target
 from steelyard.kernels import blocks, gaussian
 
 WIDTH_FACTORS = 2.0 ** (np.arange(2, -7, -1) / 2)
@@ -246,3 +247,40 @@ class NormalBlocks:
 
 def stream_ulsif(n_rows: int) -> Any:
     return ULSIF(random_state=0).fit_blocks(NormalBlocks(n_rows, 0.0, 1.0, 0), NormalBlocks(n_rows, 0.3, 0.9, 1))
+
+
+# --- One-step at fixed settings beside one ridge fit on the same features; quality is the error on the target ---
+
+N_CENTERS = 50
+
+
+def labels(rows: np.ndarray) -> np.ndarray:
+    return np.sin(rows[:, 0]) + 0.3 * np.random.default_rng(0).normal(size=len(rows))
+
+
+@lru_cache
+def ridge_features(n: int, d: int, width: float) -> np.ndarray:
+    source, target = gaussians(n, d)
+    return gaussian(source, target[:N_CENTERS], width)
+
+
+def steelyard_onestep(source: np.ndarray, target: np.ndarray, width: float) -> Any:
+    model = OneStepRegressor(
+        width=width, reg=0.01, ratio_width=width, ratio_reg=0.1, loss_bound=1.0, n_centers=N_CENTERS, random_state=0
+    )
+    return model.fit(source, labels(source), target=Target(target))
+
+
+def sklearn_ridge(source: np.ndarray, target: np.ndarray, width: float) -> Any:
+    from sklearn.linear_model import Ridge
+
+    return Ridge(alpha=0.01 * len(source)).fit(ridge_features(*source.shape, width), labels(source))
+
+
+def onestep_error(result: Any, source: np.ndarray, target: np.ndarray, width: float) -> float:
+    return float(np.mean(np.square(result.predict(target) - np.sin(target[:, 0]))))
+
+
+def ridge_error(result: Any, source: np.ndarray, target: np.ndarray, width: float) -> float:
+    predicted = result.predict(gaussian(target, target[:N_CENTERS], width))
+    return float(np.mean(np.square(predicted - np.sin(target[:, 0]))))

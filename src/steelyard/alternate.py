@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from steelyard.arrays import FloatArray, IntArray
-from steelyard.losses import Loss, Tukey
-from steelyard.minimise import Features, minimise, objective, weighted_ridge
+from steelyard.losses import Loss, Squared, Tukey
+from steelyard.minimise import Features, gram, minimise, objective, weighted_ridge
 
 # Makes the loss from first predictions (C, n, k), labels (n, k) and weights (C, n): Tukey's has a scale that depends
 # on them.
@@ -50,7 +50,7 @@ class RatioProblem:
 
     def __init__(self, on_source: FloatArray, mass: FloatArray, on_target_mean: FloatArray) -> None:
         self.on_source, self.mass, self.h = on_source, mass, on_target_mean
-        self.second = (on_source * mass[:, None]).T @ on_source
+        self.second = gram(on_source, mass)
         values, self.vectors = np.linalg.eigh(self.second)
         self.values = np.maximum(values, 0)
         self.rotated = self.vectors.T @ self.h
@@ -104,9 +104,11 @@ class Solution:
 def fit_under_weights(
     make_loss: MakeLoss, features: Features, weights: FloatArray, y: FloatArray, reg: FloatArray
 ) -> tuple[FloatArray, Loss]:
-    """f under given weights (which contain the 1/n): from the ridge solution, which is the answer for squared loss."""
+    """f under given weights (which contain the 1/n), from the ridge solution."""
     coef = weighted_ridge(features, weights, y, reg)
     loss = make_loss(features.predictions(coef), y, weights)
+    if isinstance(loss, Squared) and y.shape[1] == 1:
+        return coef, loss  # there already
     return minimise(loss, features, weights, y, reg, coef), loss
 
 

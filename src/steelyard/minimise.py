@@ -8,6 +8,7 @@ than it started from.
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg.blas import dsyrk
 from scipy.special import expit, softmax
 
 from steelyard.arrays import FloatArray
@@ -23,6 +24,7 @@ HALVINGS = 12
 # Products of pairs of features kept for all rows, at most so many numbers (64 MB).
 PAIRS_KEPT = 8_000_000
 PAIR_ROWS = 512
+GRAM_ROWS = 2048
 
 
 class Features:
@@ -41,7 +43,7 @@ class Features:
         """Shape (C, b, b)."""
         n, b = self.values.shape
         if len(weights) < 4:
-            return np.stack([(self.values * w[:, None]).T @ self.values for w in weights])
+            return np.stack([gram(self.values, w) for w in weights])
         packed = np.zeros((len(weights), len(self.upper[0])))
         if self.pairs is None and n * packed.shape[1] <= PAIRS_KEPT:
             self.pairs = self._pairs(slice(None))
@@ -65,6 +67,15 @@ class Features:
     def transposed(self, per_row: FloatArray) -> FloatArray:
         """Σ_i φ_i r_i of numbers (C, n, k) on rows, shape (C, b, k)."""
         return np.asarray(self.values.T @ per_row)
+
+
+def gram(features: FloatArray, weights: FloatArray) -> FloatArray:
+    """Σ w_i φ_i φ_iᵀ under one weighting, in blocks that stay in the cache."""
+    n, b = features.shape
+    roots, total = np.sqrt(weights), np.zeros((b, b), order="F")
+    for block in blocks(n, GRAM_ROWS):
+        total = dsyrk(1.0, (features[block] * roots[block, None]).T, beta=1.0, c=total, overwrite_c=1)
+    return np.triu(total) + np.triu(total, 1).T
 
 
 def minimise(
