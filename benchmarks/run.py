@@ -121,8 +121,8 @@ def report(table: Path, options: argparse.Namespace) -> None:
         "\nCPU seconds are medians over interleaved repeats in one process; × ours is the median ratio within a repeat "
         "to the first contestant of the case; peak memory is over the start, in a process of its own. Quality, smaller "
         "is better: RuLSIF, J' on fresh rows; KMM, MMD² left as a share of MMD² without weights (ridge term included); "
-        "KLIEP, duality gap of the likelihood at the contestant's own width and centres; one-step, squared error on the "
-        "target.\n\n"
+        "KLIEP, duality gap of the likelihood at the contestant's own width and centres; one-step, squared error on "
+        "the target.\n\n"
     )
     text = "# Benchmarks\n\n" + header + "".join(lines) + notes + "\n\n".join(provenance()) + "\n"
     (options.out / "README.md").write_text(text)
