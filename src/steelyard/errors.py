@@ -20,6 +20,10 @@ class NotFiniteError(InputError):
     """A table holds NaN or infinity."""
 
 
+class TableError(InputError):
+    """A file cannot be read as a table."""
+
+
 class ColumnMismatchError(InputError):
     """Source and target do not have the same columns."""
 

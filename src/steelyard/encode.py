@@ -1,0 +1,153 @@
+"""Frames to numbers, the same way for source and target: one encoding, learned from both, without any label."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard.arrays import FloatArray
+from steelyard.errors import ColumnMismatchError
+from steelyard.tables import Column, Frame
+
+# A level of a category has a column of its own if a domain has this share of it; the rest are pooled.
+RARE = 0.01
+MOST_LEVELS = 30
+
+
+@dataclass(frozen=True)
+class ColumnCode:
+    """How one column becomes numbers."""
+
+    name: str
+    kind: str
+    fill: float  # for missing numbers: the median over both domains
+    marks_missing: bool  # whether a 0/1 column says where a value was missing
+    levels: tuple[str, ...] = ()
+    pools_rare: bool = False
+
+    def feature_names(self) -> list[str]:
+        """Names of the columns of numbers."""
+        missing = [f"{self.name} is missing"] if self.marks_missing else []
+        if self.kind != "category":
+            return [self.name, *missing]
+        rare = [f"{self.name} = (other)"] if self.pools_rare else []
+        return [*(f"{self.name} = {level}" for level in self.levels), *rare, *missing]
+
+    def numbers(self, column: Column) -> FloatArray:
+        """Rows by features."""
+        if self.kind != "category":
+            values = _as_numbers(column)
+            missing = np.isnan(values)
+            parts = [np.where(missing, self.fill, values)]
+        else:
+            text = _as_text(column)
+            missing = np.array([value is None for value in text])
+            parts = [(text == level).astype(np.float64) for level in self.levels]
+            if self.pools_rare:
+                known = np.isin(text.astype(str), self.levels)
+                parts.append((~known & ~missing).astype(np.float64))
+        if self.marks_missing:
+            parts.append(missing.astype(np.float64))
+        return np.column_stack(parts) if parts else np.empty((len(missing), 0))
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How every column becomes numbers."""
+
+    codes: tuple[ColumnCode, ...]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the columns of numbers."""
+        return [name for code in self.codes for name in code.feature_names()]
+
+    @property
+    def feature_columns(self) -> list[str]:
+        """For each column of numbers, the column of the table it comes from."""
+        return [code.name for code in self.codes for _ in code.feature_names()]
+
+    def transform(self, frame: Frame, table: str = "table") -> FloatArray:
+        """Numbers of the frame's columns, which are found by name."""
+        missing = [code.name for code in self.codes if code.name not in frame.names]
+        if missing:
+            raise ColumnMismatchError(
+                f"The {table} lacks the columns {missing}. Columns are found by name; add or rename them."
+            )
+        return np.column_stack([code.numbers(frame[code.name]) for code in self.codes])
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """For a JSON file."""
+        return [asdict(code) for code in self.codes]
+
+    @classmethod
+    def from_dict(cls, codes: Sequence[dict[str, Any]]) -> Encoding:
+        """From what `to_dict` gave."""
+        return cls(tuple(ColumnCode(**{**code, "levels": tuple(code["levels"])}) for code in codes))
+
+
+def match_frames(source: Frame, target: Frame) -> tuple[Frame, Frame]:
+    """Both with the same columns, in the order of the source, and each column of one kind.
+
+    A column that is a number on one side and text on the other becomes a category on both.
+    """
+    missing = [name for name in source.names if name not in target.names]
+    extra = [name for name in target.names if name not in source.names]
+    if missing or extra:
+        raise ColumnMismatchError(
+            f"Source and target have different columns. Only in the source: {missing or 'none'}; only in the target: "
+            f"{extra or 'none'}. Drop or add columns until both have the same."
+        )
+    pairs = [_one_kind(column, target[column.name]) for column in source.columns]
+    ours, theirs = zip(*pairs, strict=True)
+    return Frame(tuple(ours), source.n_rows), Frame(tuple(theirs), target.n_rows)
+
+
+def _one_kind(one: Column, other: Column) -> tuple[Column, Column]:
+    if one.kind == other.kind:
+        return one, other
+    if "category" in (one.kind, other.kind):
+        return tuple(Column(c.name, "category", _as_text(c)) for c in (one, other))  # type: ignore[return-value]
+    return tuple(Column(c.name, "number", c.values) for c in (one, other))  # type: ignore[return-value]
+
+
+def learn_encoding(source: Frame, target: Frame) -> Encoding:
+    """The encoding of two matched frames."""
+    return Encoding(tuple(_code(column, target[column.name]) for column in source.columns))
+
+
+def _code(one: Column, other: Column) -> ColumnCode:
+    if one.kind != "category":
+        values = np.concatenate([one.values, other.values])
+        present = values[np.isfinite(values)]
+        fill = float(np.median(present)) if len(present) else 0.0
+        return ColumnCode(one.name, one.kind, fill, bool(len(present) < len(values) and len(present)))
+    levels: set[str] = set()
+    seen: Counter[str] = Counter()
+    for column in (one, other):
+        counts = Counter(value for value in column.values if value is not None)
+        seen.update(counts)
+        levels |= {level for level, count in counts.items() if count >= RARE * len(column.values)}
+    kept = sorted(sorted(levels), key=lambda level: -seen[level])[:MOST_LEVELS]
+    missing = any(value is None for column in (one, other) for value in column.values)
+    return ColumnCode(one.name, "category", 0.0, missing, tuple(sorted(kept)), len(seen) > len(kept))
+
+
+def _as_numbers(column: Column) -> NDArray[np.float64]:
+    if column.kind != "category":
+        return np.where(np.isfinite(column.values), column.values, np.nan)
+    bad = next((value for value in column.values if value is not None), None)
+    raise ColumnMismatchError(
+        f"Column {column.name!r} held numbers when the model was fitted, and holds text now (for example {bad!r})."
+    )
+
+
+def _as_text(column: Column) -> NDArray[Any]:
+    if column.kind == "category":
+        return column.values
+    return np.array([None if np.isnan(value) else f"{value:g}" for value in column.values], dtype=object)
