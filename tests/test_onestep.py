@@ -144,7 +144,7 @@ def test_grams_are_the_same_in_blocks(problem, monkeypatch):
     expected = np.einsum("cn,ni,nj->cij", w, features.values, features.values)
     assert_allclose(features.grams(w), expected, rtol=1e-12)
     monkeypatch.setattr("steelyard.minimise.PAIRS_KEPT", 0)
-    monkeypatch.setattr("steelyard.minimise.PAIR_ROWS", 32)
+    monkeypatch.setattr("steelyard.minimise.PAIRS_AT_ONCE", 32 * 210)
     assert_allclose(Features(features.values).grams(w), expected, rtol=1e-12)
 
 

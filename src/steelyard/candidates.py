@@ -11,7 +11,6 @@ import numpy as np
 from steelyard.alternate import MakeLoss, RatioProblem, Settings, Solution, alternate, fit_under_weights
 from steelyard.arrays import FloatArray, IntArray
 from steelyard.kernels import blocks, gaussian
-from steelyard.losses import Loss
 from steelyard.minimise import Features
 from steelyard.riskbound import FittedNumbers
 
@@ -33,6 +32,12 @@ class Tables:
     centers: FloatArray
     pooled_median: float  # distance between two rows, of whichever domain
     target_median: float  # distance between two target rows
+    n_source: int  # rows of the table, equal ones counted
+    n_target: int
+
+    def basis(self, width: float, rows: IntArray | slice = slice(None)) -> FloatArray:
+        """Gaussians at some of the source rows; made when needed, so that no more than one width is in memory."""
+        return gaussian(self.rows[rows], self.centers, width)
 
 
 class Candidates(Protocol):
@@ -40,7 +45,6 @@ class Candidates(Protocol):
 
     tables: Tables
     width: float
-    features: FloatArray
     penalty: FloatArray
 
     def coefficients(self, rows: IntArray) -> FloatArray:
@@ -56,8 +60,8 @@ class Fitted:
 
     coef: FloatArray  # α, (b, k)
     ratio: FloatArray  # the raw weight of each row, (n,)
-    loss: Loss
     solution: Solution | None = None  # of the alternation
+    numbers: FittedNumbers | None = None
 
 
 class FixedWeights:
@@ -67,13 +71,12 @@ class FixedWeights:
         self, make_loss: MakeLoss, tables: Tables, width: float, weightings: FloatArray, regs: FloatArray
     ) -> None:
         self.make_loss, self.tables, self.width = make_loss, tables, width
-        self.features = gaussian(tables.rows, tables.centers, width)
         self.weights = np.repeat(weightings, len(regs), axis=0)
         self.penalty = np.tile(regs, len(weightings))
 
     def coefficients(self, rows: IntArray) -> FloatArray:
         """α of every setting, (C, b, k), fitted on some of the source rows."""
-        features, mass = Features(self.features[rows]), self.tables.mass[rows]
+        features, mass = Features(self.tables.basis(self.width, rows)), self.tables.mass[rows]
         shares = self.weights[:, rows] * (mass / mass.sum())
         return np.concatenate(
             [
@@ -84,10 +87,10 @@ class FixedWeights:
 
     def solve(self, which: int) -> Fitted:
         """One setting on all rows."""
-        features, part = Features(self.features), slice(which, which + 1)
+        features, part = Features(self.tables.basis(self.width)), slice(which, which + 1)
         shares = self.weights[part] * self.tables.mass
-        coef, loss = fit_under_weights(self.make_loss, features, shares, self.tables.y, self.penalty[part])
-        return Fitted(coef[0], self.weights[which], loss)
+        coef, _ = fit_under_weights(self.make_loss, features, shares, self.tables.y, self.penalty[part])
+        return Fitted(coef[0], self.weights[which])
 
 
 class Alternating:
@@ -106,8 +109,6 @@ class Alternating:
         self.max_iter, self.tol = max_iter, tol
         self.width, self.ratio_width = widths
         self.penalty = settings.reg
-        self.features = gaussian(tables.rows, tables.centers, self.width)
-        self.ratio_features = gaussian(tables.rows, tables.centers, self.ratio_width)
         self.on_target, self.target_square = np.zeros(len(tables.centers)), 0.0
         for block in blocks(len(tables.target)):
             kernel = gaussian(tables.target[block], tables.centers, self.ratio_width)
@@ -131,33 +132,36 @@ class Alternating:
         solution = self._solve(
             features, ratio, self.tables.y, self.settings.part(slice(which, which + 1)), self.max_iter
         )
-        return Fitted(solution.coef[0], self.ratio_features @ solution.ratio_coef[0], solution.loss, solution)
+        values = ratio.on_source @ solution.ratio_coef[0]
+        numbers = self._numbers(solution, features.values, ratio.on_source, values)
+        return Fitted(solution.coef[0], values, solution, numbers)
 
-    def numbers(self, fitted: Fitted) -> FittedNumbers:
+    def _numbers(
+        self, solution: Solution, features: FloatArray, ratio_features: FloatArray, ratio: FloatArray
+    ) -> FittedNumbers:
         """What the generalisation bound needs to know of a setting fitted on all rows."""
-        tables, solution = self.tables, fitted.solution
-        predictions = self.features @ fitted.coef
-        beta = np.zeros(len(tables.centers)) if solution is None else solution.ratio_coef[0]
-        losses = fitted.loss.values(predictions[None], tables.y)[0]
+        tables, beta = self.tables, solution.ratio_coef[0]
+        losses = solution.loss.values((features @ solution.coef[0])[None], tables.y)[0]
         on_target = float(self.on_target @ beta)
         return FittedNumbers(
-            weighted_risk=float(tables.mass @ (fitted.ratio * losses)),
-            ratio_error=float(tables.mass @ np.square(fitted.ratio)) - 2 * on_target,
+            weighted_risk=float(tables.mass @ (ratio * losses)),
+            ratio_error=float(tables.mass @ np.square(ratio)) - 2 * on_target,
             target_mean=on_target,
-            predictor_norm=float(np.linalg.norm(fitted.coef)),
+            predictor_norm=float(np.linalg.norm(solution.coef[0])),
             ratio_norm=float(np.linalg.norm(beta)),
-            predictor_square=_mean_square(self.features, tables.mass),
-            ratio_square=_mean_square(self.ratio_features, tables.mass),
+            predictor_square=_mean_square(features, tables.mass),
+            ratio_square=_mean_square(ratio_features, tables.mass),
             ratio_square_target=float(self.target_square),
             n_centers=len(tables.centers),
             largest_label=float(np.max(np.abs(tables.y))),
-            n_source=len(tables.rows),
-            n_target=len(tables.target),
+            n_source=tables.n_source,
+            n_target=tables.n_target,
         )
 
     def _problem(self, rows: IntArray | slice) -> tuple[Features, RatioProblem]:
         mass = self.tables.mass[rows]
-        return Features(self.features[rows]), RatioProblem(self.ratio_features[rows], mass / mass.sum(), self.on_target)
+        on_source = self.tables.basis(self.ratio_width, rows)
+        return Features(self.tables.basis(self.width, rows)), RatioProblem(on_source, mass / mass.sum(), self.on_target)
 
     def _solve(
         self, features: Features, ratio: RatioProblem, y: FloatArray, settings: Settings, rounds: int
@@ -181,5 +185,6 @@ def held_out_predictions(candidates: Candidates, fold: IntArray) -> FloatArray:
     predictions = np.empty((len(candidates.penalty), len(fold), candidates.tables.y.shape[1]))
     for f in range(fold.max() + 1):
         train, test = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
-        predictions[:, test] = candidates.features[test] @ candidates.coefficients(train)
+        held_out = candidates.tables.basis(candidates.width, test)
+        predictions[:, test] = held_out @ candidates.coefficients(train)
     return predictions

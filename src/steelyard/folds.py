@@ -91,6 +91,9 @@ class Judge:
     @cached_property
     def importance(self) -> FloatArray:
         """Weight of each distinct source row, masses included; without a target the masses alone."""
-        if self.goal_rows is None:
+        too_few = (
+            self.goal_rows is None or min(len(np.unique(t, axis=0)) for t in (self.source.rows, self.goal_rows)) < 2
+        )
+        if too_few:  # nothing to tell domains apart by
             return self.source.mass
         return self.fit(RULSIF, self.eta) * self.source.mass

@@ -150,11 +150,14 @@ def zero_one(predictions: FloatArray, y: FloatArray) -> FloatArray:
     return (np.argmax(predictions, axis=-1) != np.argmax(y, axis=1)).astype(np.float64)
 
 
+def weighted_median(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """The least value below which half of the weight lies, for each row of (C, n); shape (C,)."""
+    order = np.argsort(values, axis=-1)
+    share = np.cumsum(np.take_along_axis(np.broadcast_to(weights, values.shape), order, axis=-1), axis=-1)
+    half = np.argmax(share >= share[..., -1:] / 2, axis=-1)[..., None]
+    return np.asarray(np.take_along_axis(np.take_along_axis(values, order, axis=-1), half, axis=-1)[..., 0])
+
+
 def robust_scale(residuals: FloatArray, weights: FloatArray) -> FloatArray:
     """Median absolute residual under weights, over 0.6745 (the standard deviation of Gaussian noise); shape (C,)."""
-    sizes = np.abs(residuals)
-    order = np.argsort(sizes, axis=-1)
-    share = np.cumsum(np.take_along_axis(np.broadcast_to(weights, sizes.shape), order, axis=-1), axis=-1)
-    half = np.argmax(share >= share[..., -1:] / 2, axis=-1)[..., None]
-    middle = np.take_along_axis(np.take_along_axis(sizes, order, axis=-1), half, axis=-1)[..., 0]
-    return np.maximum(middle / 0.6745, LEAST_RESIDUAL_SCALE)
+    return np.maximum(weighted_median(np.abs(residuals), weights) / 0.6745, LEAST_RESIDUAL_SCALE)

@@ -23,7 +23,7 @@ NEWTON_TOL = 1e-9  # of the objective, per step
 HALVINGS = 12
 # Products of pairs of features kept for all rows, at most so many numbers (64 MB).
 PAIRS_KEPT = 8_000_000
-PAIR_ROWS = 512
+PAIRS_AT_ONCE = 1_000_000
 GRAM_ROWS = 2048
 
 
@@ -50,7 +50,7 @@ class Features:
         if self.pairs is not None:
             np.matmul(weights, self.pairs, out=packed)
         else:
-            for block in blocks(n, PAIR_ROWS):
+            for block in blocks(n, max(1, PAIRS_AT_ONCE // packed.shape[1])):
                 packed += weights[:, block] @ self._pairs(block)
         full = np.empty((len(weights), b, b))
         full[:, self.upper[0], self.upper[1]] = packed

@@ -18,13 +18,14 @@ from steelyard.errors import InputError, ParameterError
 from steelyard.onestep import OneStepClassifier, OneStepRegressor
 from steelyard.reproduce.drawing import draw_benchmark
 from steelyard.reproduce.kernel_methods import (
+    OPEN_SETTINGS,
     EIWERMClassifier,
     EIWERMRegressor,
     ERMClassifier,
     ERMRegressor,
     RIWERMClassifier,
     RIWERMRegressor,
-    regs_up_to,
+    estimator,
 )
 from steelyard.reproduce.plan import Cell, Experiment, Setting, Settings, stream
 from steelyard.reproduce.report import Entry, Section
@@ -157,32 +158,25 @@ def compute(cell: Cell, settings: Settings, seed: int) -> float:
     draw = split(cell.data, cell.trial, settings, seed)
     name, _, variant = cell.data.partition(", ")
     regression = name in NATURAL
-    options = {
-        "n_centers": int(settings["n_centers"]),
-        "rule": settings["rule"],
-        "max_iter": int(settings["max_iter"]),
-        "random_state": int(stream(seed, "benchmark", name, cell.trial, "fit").integers(2**31)),
-    }
     change = settings["protocol"]["variants"].get(variant, {})
-    if "rule" in change:
-        options["rule"] = change["rule"]
-    if "largest_reg" in change:
-        options["reg"] = regs_up_to(change["largest_reg"])
-    predicted = fit(cell.method, regression, options, settings["judge_eta"], draw).predict(draw.X_test)
+    open_settings = {**settings, **{key: change[key] for key in ("rule", "largest_reg") if key in change}}
+    fit_seed = int(stream(seed, "benchmark", name, cell.trial, "fit").integers(2**31))
+    predicted = fit(cell.method, regression, open_settings, fit_seed, draw).predict(draw.X_test)
     if regression:
         return float(np.mean(np.square(predicted - draw.y_test)))
     return float(100 * np.mean(predicted != draw.y_test))
 
 
-def fit(method: str, regression: bool, options: dict[str, Any], judge_eta: float, draw: Split) -> Any:
+def fit(method: str, regression: bool, settings: Settings, random_state: int, draw: Split) -> Any:
     """The fitted model of a cell."""
     if method == CONSTANT:
         dummy = DummyRegressor() if regression else DummyClassifier()
         return dummy.fit(draw.X, draw.y)
     cls = (REGRESSORS if regression else CLASSIFIERS)["one-step" if method == OFF else method]
-    model = cls(loss_bound=np.inf if method == OFF else None, **options)
-    model._judge_eta = judge_eta
-    return model.fit(draw.X, draw.y, target=Target(draw.X_target))
+    chosen = {"loss_bound": np.inf} if method == OFF else {}
+    return estimator(cls, settings, random_state=random_state, **chosen).fit(
+        draw.X, draw.y, target=Target(draw.X_target)
+    )
 
 
 def sections(summary: Summary) -> list[Section]:
@@ -261,13 +255,7 @@ EXPERIMENT = Experiment(
         "target rows), μ grid, folds and selection; target labels enter the synthetic shift, as in the survey, and no "
         "selection."
     ),
-    settings={
-        "protocol": Setting("benchmark.toml", "file with sizes, sides and directions"),
-        "n_centers": Setting(50, "Gaussians of f and of g (the survey's 50)"),
-        "rule": Setting("one-standard-error", "selection rule of every method; or best"),
-        "judge_eta": Setting(0.5, "η of the relative ratio that weighs held-out rows"),
-        "max_iter": Setting(5, "rounds of one-step"),
-    },
+    settings={"protocol": Setting("benchmark.toml", "file with sizes, sides and directions"), **OPEN_SETTINGS},
     data=data_sets,
     methods=lambda data: METHODS,
     compute=compute,

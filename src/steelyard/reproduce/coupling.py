@@ -10,8 +10,8 @@ import numpy as np
 from steelyard.arrays import FloatArray
 from steelyard.onestep import OneStepRegressor
 from steelyard.reproduce.drawing import draw_coupling
-from steelyard.reproduce.kernel_methods import EIWERMRegressor, ERMRegressor, RIWERMRegressor
-from steelyard.reproduce.plan import Cell, Experiment, Setting, Settings, stream
+from steelyard.reproduce.kernel_methods import OPEN_SETTINGS, EIWERMRegressor, ERMRegressor, RIWERMRegressor, estimator
+from steelyard.reproduce.plan import Cell, Experiment, Settings, stream
 from steelyard.reproduce.report import Entry, Section
 from steelyard.reproduce.summary import Summary, paired_p_value
 from steelyard.target import Target
@@ -55,12 +55,8 @@ def compute(cell: Cell, settings: Settings, seed: int) -> float:
     X, y, X_target = problem(cell.data, stream(seed, "coupling", cell.data, cell.trial))
     cls, options = METHODS[cell.method]
     fit_seed = int(stream(seed, "coupling", cell.data, cell.trial, "fit").integers(2**31))
-    model = cls(
-        **options,
-        width=PROBLEMS[cell.data].get("width"),
-        n_centers=int(settings["n_centers"]),
-        random_state=fit_seed,
-    ).fit(X, y, target=Target(X_target))
+    model = estimator(cls, settings, width=PROBLEMS[cell.data].get("width"), random_state=fit_seed, **options)
+    model.fit(X, y, target=Target(X_target))
     x = stream(seed, "coupling", "points").normal(2, 0.25, 2000)
     return float(np.mean(np.square(model.predict(x[:, None]) - np.sinc(x))))
 
@@ -97,7 +93,7 @@ EXPERIMENT = Experiment(
         "instead of 150, an f too wide to follow the curve. One-step beside itself with the coupling of weights and "
         "losses switched off, and beside the two-step methods, all with the same basis, grids, folds and rule."
     ),
-    settings={"n_centers": Setting(50, "Gaussians of f and of g")},
+    settings=OPEN_SETTINGS,
     data=lambda settings: list(PROBLEMS),
     methods=lambda data: list(METHODS),
     compute=compute,

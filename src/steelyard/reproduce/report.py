@@ -71,7 +71,7 @@ def write(experiment: Experiment, summary: Summary, run: dict[str, Any], folder:
     try:
         _write_csv(summary.rows, stem.with_suffix(".csv"))
         provenance = {**run, "settings": dict(summary.settings)}
-        stem.with_suffix(".json").write_text(json.dumps(provenance, indent=2, ensure_ascii=False) + "\n")
+        stem.with_suffix(".json").write_text(json.dumps(provenance, indent=2, ensure_ascii=False) + "\n", "utf-8")
         pictures = experiment.figures(summary, folder)
         text = [f"# {experiment.title}\n", experiment.explains + "\n", *(markdown(section) for section in sections)]
         text += [f"![{picture.stem}]({picture.name})\n" for picture in pictures]
@@ -79,7 +79,7 @@ def write(experiment: Experiment, summary: Summary, run: dict[str, Any], folder:
             f"Made by `steelyard reproduce {experiment.name}`; version, settings, seed, date and seconds are in "
             f"{stem.name}.json, every trial is in {stem.name}.sqlite.\n"
         )
-        stem.with_suffix(".md").write_text("\n".join(text))
+        stem.with_suffix(".md").write_text("\n".join(text), "utf-8")
     except OSError as error:
         raise OutputError(
             f"Results cannot be written to {folder} ({error}). Give a folder that can be written with --out."
@@ -89,7 +89,7 @@ def write(experiment: Experiment, summary: Summary, run: dict[str, Any], folder:
 
 def _write_csv(rows: Sequence[Row], path: Path) -> None:
     names = ["data", "method", "mean", "sd", "median", "best_or_comparable", "p_value", "trials", "seconds"]
-    with open(path, "w", newline="") as file:
+    with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*names, "paper_mean", "paper_sd", "paper_seconds"])
         for row in rows:

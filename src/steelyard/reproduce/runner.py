@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
 
 import numpy as np
@@ -49,6 +50,10 @@ def _outcomes(
             waiting = {pool.submit(compute, experiment.name, cell, settings, seed): cell for cell in cells}
             for done in as_completed(waiting):
                 yield waiting[done], done.result()
+        except BrokenProcessPool as error:
+            raise CellError(
+                "A worker was ended from outside, perhaps for memory. What was computed is stored; try fewer --jobs."
+            ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -100,5 +100,9 @@ def open_store(path: Path, settings: Settings, seed: int) -> Iterator[CellStore]
         ) from error
     try:
         yield store
+    except sqlite3.Error as error:  # a full disk, a folder that went away
+        raise OutputError(
+            f"{path} could not be written any more ({error}). What was stored before is safe; the same command goes on."
+        ) from error
     finally:
         connection.close()  # the last one out folds the log into the file

@@ -12,7 +12,7 @@ from steelyard.arrays import FloatArray
 from steelyard.data import sinc_toy
 from steelyard.onestep import OneStepRegressor
 from steelyard.reproduce.drawing import draw_toy
-from steelyard.reproduce.kernel_methods import EIWERMRegressor, ERMRegressor, RIWERMRegressor, regs_up_to
+from steelyard.reproduce.kernel_methods import OPEN_SETTINGS, EIWERMRegressor, ERMRegressor, RIWERMRegressor, estimator
 from steelyard.reproduce.plan import Cell, Experiment, Setting, Settings, stream
 from steelyard.reproduce.report import Entry, Section
 from steelyard.reproduce.summary import LEVEL, Row, Summary, best_and_comparable, paired_p_value
@@ -36,7 +36,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "held-out rows not weighted": {"judge_eta": 1.0},
     "least held-out loss": {"rule": "best"},
     "least held-out loss, plain ratio": {"rule": "best", "judge_eta": 0.0},
-    "μ up to 100": {"reg": regs_up_to(100.0)},
+    "μ up to 100": {"largest_reg": 100.0},
     "sin(x)/x": {"pi": False},
     "y not scaled": {"scale_y": False},
     "Tukey, residual scale 1": {"residual_scale": 1.0},
@@ -68,19 +68,17 @@ def compute(cell: Cell, settings: Settings, seed: int) -> float:
 def build(method: str, options: Settings, random_state: int) -> Any:
     """The estimator of a row, not yet fitted."""
     name, loss = method.removesuffix(")").split(" (")
-    model = CLASSES.get(name, OneStepRegressor)(
-        LOSSES[loss],
-        loss_bound=np.inf if name == OFF else None,
-        residual_scale=options.get("residual_scale", "robust"),
+    scale = options["residual_scale"]
+    chosen = {"loss_bound": np.inf} if name == OFF else {}
+    return estimator(
+        CLASSES.get(name, OneStepRegressor),
+        options,
+        loss=LOSSES[loss],
+        residual_scale=scale if scale == "robust" else float(scale),
         scale_y=bool(options["scale_y"]),
-        reg=options.get("reg"),
-        n_centers=int(options["n_centers"]),
-        rule=options["rule"],
-        max_iter=int(options["max_iter"]),
         random_state=random_state,
+        **chosen,
     )
-    model._judge_eta = options["judge_eta"]
-    return model
 
 
 def target_error(model: Any, pi: bool, n_points: int) -> float:
@@ -169,13 +167,11 @@ EXPERIMENT = Experiment(
         "weighted by RuLSIF, one-standard-error rule toward the greater μ."
     ),
     settings={
-        "n_centers": Setting(50, "Gaussians of f and of g (the survey's 50)"),
+        **OPEN_SETTINGS,
         "pi": Setting(True, "sinc is sin(πx)/(πx); no: sin(x)/x"),
         "points": Setting(2000, "target points at which the error is taken"),
-        "rule": Setting("one-standard-error", "selection rule of every method; or best"),
-        "judge_eta": Setting(0.5, "η of the relative ratio that weighs held-out rows"),
         "scale_y": Setting(True, "whether y is centred and scaled by the source"),
-        "max_iter": Setting(5, "rounds of one-step"),
+        "residual_scale": Setting("robust", "what Tukey's loss measures residuals in; or a number"),
     },
     data=lambda settings: ["toy", *VARIANTS],
     methods=methods,
