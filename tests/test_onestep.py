@@ -326,11 +326,13 @@ def test_fixed_settings_are_used_as_given(toy):
 
 def test_lists_are_searched(toy):
     X, y, X_target, _ = toy
-    model = OneStepRegressor(width=[0.3, 0.9], ratio_width=[0.2, 0.5], reg=[0.1, 0.01], random_state=0)
-    model.fit(X, y, target=Target(X_target))
-    assert model.width_ in (0.3, 0.9)
-    assert model.ratio_width_ in (0.2, 0.5)
-    assert model.reg_ in (0.1, 0.01)
+    # One sensible value among useless ones, wherever it stands.
+    for useless in ([100.0, 1e4], [1e-3, 1e-4]):
+        model = OneStepRegressor(width=[0.9, *useless], rule="best", random_state=0)
+        assert model.fit(X, y, target=Target(X_target)).width_ == 0.9
+    for reg in ([0.01, 1e6], [1e6, 0.01]):
+        model = OneStepRegressor(reg=reg, ratio_reg=0.1, loss_bound=1.0, random_state=0)
+        assert model.fit(X, y, target=Target(X_target)).reg_ == 0.01
 
 
 def test_the_rule_prefers_the_greater_penalty(toy):
@@ -393,6 +395,36 @@ def test_bad_parameters_are_refused_by_name(toy, options, message):
     X, y, X_target, _ = toy
     with pytest.raises(ParameterError, match=message):
         OneStepRegressor(**options).fit(X, y, target=Target(X_target))
+
+
+@pytest.mark.parametrize("bounds", [np.inf, [np.inf], [np.inf, 1.0], [1.0, 2.0]])
+def test_loss_bound_may_be_infinite(toy, bounds):
+    X, y, X_target, _ = toy
+    model = OneStepRegressor(loss_bound=bounds, reg=0.01, ratio_reg=0.1, random_state=0)
+    assert model.fit(X, y, target=Target(X_target)).loss_bound_ in np.atleast_1d(bounds)
+
+
+def test_tukey_ignores_one_label_however_far_off(toy):
+    X, y, X_target, _ = toy
+    y = y.copy()
+    errors = []
+    for size in (0.0, 1e3, 1e6):
+        y[3] += size
+        model = OneStepRegressor("tukey", n_centers=50, random_state=0).fit(X, y, target=Target(X_target))
+        errors.append(np.mean((model.predict(X_target) - np.sinc(X_target[:, 0])) ** 2))
+    assert max(errors) < 0.02
+
+
+def test_a_target_of_one_single_row(toy):
+    X, y, _, _ = toy
+    model = OneStepRegressor(random_state=0).fit(X, y, target=Target(np.full((4, 1), 1.5)))
+    assert model.weights_[np.abs(X[:, 0] - 1.5) < 0.1].mean() > model.weights_.mean()
+
+
+def test_labels_must_be_in_range(toy):
+    X, y, X_target, _ = toy
+    with pytest.raises(InputError, match="out of range"):
+        OneStepRegressor().fit(X, 1e200 * y, target=Target(X_target))
 
 
 def test_labels_must_be_finite(toy):

@@ -1,6 +1,8 @@
 """Learning under distribution shift: weigh the data you have so that it looks like the data you must predict."""
 
+from steelyard.diagnose import Findings, diagnose
 from steelyard.onestep import OneStepClassifier, OneStepRegressor
+from steelyard.performance import Performance, target_performance
 from steelyard.qp import Certificate
 from steelyard.ratio import KLIEP, KMM, LSIF, RULSIF, ULSIF, ClassifierRatio
 from steelyard.select import ImportanceWeightedSearchCV, iwcv_score
@@ -18,12 +20,16 @@ __all__ = [
     "ULSIF",
     "Certificate",
     "ClassifierRatio",
+    "Findings",
     "ImportanceWeightedSearchCV",
     "OneStepClassifier",
     "OneStepRegressor",
+    "Performance",
     "Target",
     "WeightedClassifier",
     "WeightedRegressor",
+    "diagnose",
     "effective_sample_size",
     "iwcv_score",
+    "target_performance",
 ]

@@ -210,7 +210,10 @@ def _hinge(
         factor = signed / np.sqrt(2 * mu * unit)
         bounds = BoxSlab(np.ones(len(rows)), -1.0, len(rows) + 1.0)  # the slab never binds
         zero, half = np.zeros(len(rows)), np.full(len(rows), 0.5)
-        x, _ = solve_box_slab_low_rank(factor, zero, w[rows] / unit, bounds, half, tol=1e-8)
+        with np.errstate(
+            divide="ignore", over="ignore"
+        ):  # at the limit of rounding it stops, and the start is compared
+            x, _ = solve_box_slab_low_rank(factor, zero, w[rows] / unit, bounds, half, tol=1e-8)
         coef[c] = (x @ signed)[:, None] / (2 * mu)
     # The tolerance of the solver must not undo a better start.
     before = objective(loss, features.predictions(start), start, weights, y, reg)

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -381,15 +382,31 @@ def contents(folder):
     return rows, sorted(cells), pictures
 
 
+def stored_cells(folder):
+    try:
+        with closing(sqlite3.connect(f"file:{folder / 'table1_toy.sqlite'}?mode=ro", uri=True)) as connection:
+            return connection.execute("select count(*) from cells").fetchone()[0]
+    except sqlite3.OperationalError:  # not made yet
+        return 0
+
+
 def test_killed_at_twenty_moments_the_result_is_the_same(tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert start(whole).wait() == 0
     rng = np.random.default_rng()
+    seen = []
     for _ in range(20):
-        process = start(cut)
-        time.sleep(rng.uniform(0, 3.5))  # from before the first cell to the middle of many; each run goes further
+        before, process = stored_cells(cut), start(cut)
+        goal = before + rng.integers(0, 4)  # cells that this run may store before it is killed
+        deadline = time.monotonic() + 60
+        while stored_cells(cut) < goal and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0, 0.3))
         process.send_signal(signal.SIGKILL)
         process.wait()
+        seen.append(stored_cells(cut))
+    assert seen == sorted(seen)  # nothing that was stored is lost
+    assert sum(0 < count < 44 for count in seen) >= 5
     assert start(cut).wait() == 0
     assert contents(cut) == contents(whole)
 

@@ -8,9 +8,6 @@ forgiven where the other is right, so the product of residuals is normal around 
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import norm
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.linear_model import RidgeCV
 from sklearn.preprocessing import StandardScaler
 
 from steelyard.arrays import FloatArray
@@ -57,12 +54,17 @@ def _covariances(products: FloatArray) -> FloatArray:
 
 
 def _largest(statistics: FloatArray) -> TestResult:
+    from scipy.stats import norm
+
     largest = float(np.max(np.abs(statistics)))
     return TestResult(largest, float(min(1.0, 2 * norm.sf(largest) * len(statistics))))
 
 
 def _cross_fitted(given: FloatArray, wanted: FloatArray, rng: np.random.Generator, *, classifier: bool) -> FloatArray:
     """E[wanted | given] at each row, by a model that has not seen it."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from sklearn.linear_model import RidgeCV
+
     fold = np.empty(len(given), dtype=np.intp)
     fold[rng.permutation(len(given))] = deal(len(given), N_FOLDS)
     means = np.empty(len(given))

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import genpareto
-from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import type_of_target
 
@@ -255,6 +253,8 @@ def _difference(one: FloatArray, other: FloatArray) -> float:
 
 def uncovered_share(source: FloatArray, target: FloatArray, rng: np.random.Generator, at_most: int = 2000) -> float:
     """Share of target rows further from the source than source rows are from each other (but for one in a hundred)."""
+    from sklearn.neighbors import NearestNeighbors
+
     near = source[rng.permutation(len(source))[:at_most]]
     far = target[rng.permutation(len(target))[:at_most]]
     scaler = StandardScaler().fit(np.concatenate([near, far]))
@@ -276,6 +276,8 @@ def _weights(source: FloatArray, target: FloatArray, rng: np.random.Generator) -
 
 def pareto_k(weights: FloatArray) -> float:
     """Tail index of the largest weights, by a generalised Pareto fit: 0.5 no variance, 1 no mean."""
+    from scipy.stats import genpareto
+
     n_tail = int(min(len(weights) / 5, 3 * np.sqrt(len(weights))))
     ordered = np.sort(weights)
     excess = ordered[-n_tail:] - ordered[-n_tail - 1]

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.spatial.distance import pdist
-from scipy.stats import chi2_contingency, ks_2samp, rankdata
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from steelyard.arrays import FloatArray, IntArray, one_blas_thread
@@ -37,6 +34,8 @@ def classifier_test(source: FloatArray, target: FloatArray, rng: np.random.Gener
     scored rows within a fold, which is exact because the classifiers of a fold have seen none of them. Nothing is
     refitted. Also given back: the probability of being a target row, for each row, source first.
     """
+    from scipy.stats import rankdata
+
     rows = np.concatenate([source, target])
     domain = np.repeat([0, 1], [len(source), len(target)])
     order = rng.permutation(len(rows))
@@ -55,6 +54,9 @@ def classifier_test(source: FloatArray, target: FloatArray, rng: np.random.Gener
 
 
 def _probabilities(rows: FloatArray, domain: IntArray, new: FloatArray) -> tuple[FloatArray, FloatArray]:
+    from sklearn.ensemble import HistGradientBoostingClassifier  # slow to import, so not before it is needed
+    from sklearn.linear_model import LogisticRegression
+
     scaler = StandardScaler().fit(rows)
     linear = LogisticRegression(C=0.1, max_iter=200).fit(scaler.transform(rows), domain)
     trees = HistGradientBoostingClassifier(
@@ -73,6 +75,8 @@ def _permuted_within(domain: IntArray, fold: IntArray, rng: np.random.Generator)
 
 def _mean_auc(score: FloatArray, domains: IntArray, fold: IntArray) -> FloatArray:
     """Mean over folds of the area under the ROC curve, for each of several assignments of domains, shape (P, n)."""
+    from scipy.stats import rankdata
+
     areas = []
     for f in range(N_FOLDS):
         members = fold == f
@@ -113,6 +117,8 @@ def column_test(source: Column, target: Column) -> TestResult:
     The statistic is the largest distance of the two distribution functions, or half the sum of differences of shares
     (both lie between 0 and 1).
     """
+    from scipy.stats import ks_2samp
+
     if source.kind == "category":
         return _category_test(source, target)
     values = [np.where(np.isnan(c.values), -np.inf, c.values) for c in (source, target)]
@@ -121,6 +127,8 @@ def column_test(source: Column, target: Column) -> TestResult:
 
 
 def _category_test(source: Column, target: Column) -> TestResult:
+    from scipy.stats import chi2_contingency
+
     text = [np.array(["\0" if v is None else v for v in c.values], dtype=str) for c in (source, target)]
     levels, inverse = np.unique(np.concatenate(text), return_inverse=True)
     counts = np.stack([np.bincount(part, minlength=len(levels)) for part in np.split(inverse, [len(text[0])])]).astype(

@@ -1,7 +1,8 @@
 """The baselines of tables 1 and 2: ERM, EIWERM and RIWERM with one-step's own basis, grid, folds and rule.
 
 They differ from one-step in where the weights come from, and in that these weights have mean one while one-step's g
-has not (as in algorithm 1): the same μ smooths one-step less. A greater `largest_reg` gives every method room to smooth more.
+has not (as in algorithm 1): the same μ smooths one-step less. A greater `largest_reg` gives every method room to
+smooth more.
 """
 
 from __future__ import annotations
