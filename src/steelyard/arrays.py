@@ -21,16 +21,16 @@ def _controller() -> ThreadpoolController:
 
 
 class _OneThread:
-    """Counts who is inside: of several threads that fit at once, the last one out gives BLAS its threads back."""
+    """Counts who is inside: of several threads that fit at once, the last one out gives the threads back."""
 
-    def __init__(self) -> None:
-        self.lock, self.inside = Lock(), 0
+    def __init__(self, user_api: str) -> None:
+        self.lock, self.inside, self.user_api = Lock(), 0, user_api
         self.limit: Any = None
 
     def __enter__(self) -> None:
         with self.lock:
             if not self.inside:
-                self.limit = _controller().limit(limits=1, user_api="blas")
+                self.limit = _controller().limit(limits=1, user_api=self.user_api)
             self.inside += 1
 
     def __exit__(self, *_: object) -> None:
@@ -40,7 +40,7 @@ class _OneThread:
                 self.limit.restore_original_limits()
 
 
-_ONE_THREAD = _OneThread()
+_ONE_BLAS_THREAD, _ONE_OPENMP_THREAD = _OneThread("blas"), _OneThread("openmp")
 
 
 def one_blas_thread() -> _OneThread:
@@ -49,4 +49,12 @@ def one_blas_thread() -> _OneThread:
     The products here are small (a block of rows by a hundred centres): handing them to a thread pool costs more
     than the product, and pools that spin against each other cost more still.
     """
-    return _ONE_THREAD
+    return _ONE_BLAS_THREAD
+
+
+def one_openmp_thread() -> _OneThread:
+    """Context in which scikit-learn's boosting runs on the calling thread.
+
+    On a few thousand rows its threads wait for each other more than they work, and on a busy machine for minutes.
+    """
+    return _ONE_OPENMP_THREAD

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
-from steelyard.arrays import FloatArray, IntArray
+from steelyard.arrays import FloatArray, IntArray, one_blas_thread
 from steelyard.check import check_count, check_labels, check_range, generator, match_columns
 from steelyard.errors import InputError, InputTypeError, SteelyardWarning
 from steelyard.folds import deal
@@ -158,7 +158,7 @@ def _cross_fitted(
     n_folds = int(fold.max()) + 1
     for f in range(n_folds):
         train, test = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore", SteelyardWarning)  # rough weights show in the interval
             fitted = clone(judge).fit(_safe_indexing(X, train), target=Target(goal))
         weights[test] = fitted.predict(_safe_indexing(X, test))

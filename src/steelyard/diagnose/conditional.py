@@ -7,14 +7,23 @@ forgiven where the other is right, so the product of residuals is normal around 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from steelyard.arrays import FloatArray
+from steelyard.arrays import FloatArray, one_blas_thread, one_openmp_thread
 from steelyard.diagnose.twosample import TestResult
 from steelyard.folds import deal
 
 N_FOLDS = 5
+TREES: dict[str, Any] = {
+    "max_iter": 60,
+    "max_leaf_nodes": 8,
+    "min_samples_leaf": 10,
+    "early_stopping": False,
+    "random_state": 0,
+}
 
 
 def concept_test(rows: FloatArray, outputs: FloatArray, domain: FloatArray, rng: np.random.Generator) -> TestResult:
@@ -62,23 +71,30 @@ def _largest(statistics: FloatArray) -> TestResult:
 
 def _cross_fitted(given: FloatArray, wanted: FloatArray, rng: np.random.Generator, *, classifier: bool) -> FloatArray:
     """E[wanted | given] at each row, by a model that has not seen it."""
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-    from sklearn.linear_model import RidgeCV
-
     fold = np.empty(len(given), dtype=np.intp)
     fold[rng.permutation(len(given))] = deal(len(given), N_FOLDS)
     means = np.empty(len(given))
-    options = {"max_iter": 60, "max_leaf_nodes": 8, "min_samples_leaf": 10, "early_stopping": False, "random_state": 0}
     for f in range(N_FOLDS):
         train, test = fold != f, fold == f
-        if classifier:
-            model = HistGradientBoostingClassifier(**options).fit(given[train], wanted[train])
-            means[test] = model.predict_proba(given[test])[:, 1]
-        else:
-            # What is linear is taken out first: trees follow a slope only in steps.
-            scaler = StandardScaler().fit(given[train])
-            line = RidgeCV(np.logspace(-2, 4, 7)).fit(scaler.transform(given[train]), wanted[train])
-            left = wanted[train] - line.predict(scaler.transform(given[train]))
-            trees = HistGradientBoostingRegressor(**options).fit(given[train], left)
-            means[test] = line.predict(scaler.transform(given[test])) + trees.predict(given[test])
+        with one_openmp_thread(), one_blas_thread():
+            means[test] = (_propensity if classifier else _mean)(given[train], wanted[train], given[test])
     return means
+
+
+def _propensity(given: FloatArray, wanted: FloatArray, new: FloatArray) -> FloatArray:
+    from sklearn.ensemble import HistGradientBoostingClassifier  # slow to import, so not before it is needed
+
+    model = HistGradientBoostingClassifier(**TREES).fit(given, wanted)
+    return np.asarray(model.predict_proba(new)[:, 1])
+
+
+def _mean(given: FloatArray, wanted: FloatArray, new: FloatArray) -> FloatArray:
+    """What is linear is taken out first: trees follow a slope only in steps."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.linear_model import RidgeCV
+
+    scaler = StandardScaler().fit(given)
+    line = RidgeCV(np.logspace(-2, 4, 7)).fit(scaler.transform(given), wanted)
+    left = wanted - line.predict(scaler.transform(given))
+    trees = HistGradientBoostingRegressor(**TREES).fit(given, left)
+    return np.asarray(line.predict(scaler.transform(new)) + trees.predict(new))

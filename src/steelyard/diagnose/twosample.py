@@ -8,7 +8,7 @@ import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.preprocessing import StandardScaler
 
-from steelyard.arrays import FloatArray, IntArray, one_blas_thread
+from steelyard.arrays import FloatArray, IntArray, one_blas_thread, one_openmp_thread
 from steelyard.folds import deal
 from steelyard.kernels import gaussian
 from steelyard.tables import Column
@@ -58,11 +58,14 @@ def _probabilities(rows: FloatArray, domain: IntArray, new: FloatArray) -> tuple
     from sklearn.linear_model import LogisticRegression
 
     scaler = StandardScaler().fit(rows)
-    linear = LogisticRegression(C=0.1, max_iter=200).fit(scaler.transform(rows), domain)
+    with one_blas_thread():
+        linear = LogisticRegression(C=0.1, max_iter=200).fit(scaler.transform(rows), domain)
     trees = HistGradientBoostingClassifier(
         max_iter=40, max_leaf_nodes=8, min_samples_leaf=10, learning_rate=0.1, early_stopping=False, random_state=0
-    ).fit(rows, domain)
-    return linear.predict_proba(scaler.transform(new))[:, 1], trees.predict_proba(new)[:, 1]
+    )
+    with one_openmp_thread():
+        of_trees = trees.fit(rows, domain).predict_proba(new)[:, 1]
+    return linear.predict_proba(scaler.transform(new))[:, 1], of_trees
 
 
 def _permuted_within(domain: IntArray, fold: IntArray, rng: np.random.Generator) -> IntArray:
