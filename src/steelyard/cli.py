@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 app = typer.Typer(
@@ -72,6 +76,82 @@ def demo(
     )
     show.draw(found, picture)
     console.print(f"Picture: {picture}")
+
+
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but the result.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of sampling, folds and permutations.")]
+Label = Annotated[str | None, typer.Option(help="Name of the label column.")]
+
+
+@app.command()
+def diagnose(
+    source: Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you have.")],
+    target: Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you must predict.")],
+    label: Label = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for findings.json.")] = None,
+    seed: Seed = 0,
+    json_output: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Is there a shift between two tables, of which kind, and will weighting help?
+
+    Columns are matched by name. With --label the label is left out of the comparison; where both files have it, its
+    tests tell covariate shift from label shift and concept shift. Files larger than memory are sampled.
+    """
+    from steelyard import commands
+
+    with _errors():
+        findings = commands.diagnose_files(source, target, label, seed, _progress(quiet or json_output))
+        if out is not None:
+            commands.write_findings(findings, out)
+        if json_output:
+            typer.echo(findings.to_json())
+        else:
+            commands.show_findings(findings, Console())
+
+
+@app.command()
+def weigh(
+    source: Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you have.")],
+    target: Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you must predict.")],
+    out: Annotated[Path, typer.Option(help="Where to write the weights, one a source row.")] = Path("weights.csv"),
+    label: Label = None,
+    eta: Annotated[float, typer.Option(min=0, max=1, help="0 the plain ratio (uLSIF), above the relative one.")] = 0.0,
+    seed: Seed = 0,
+    json_output: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Weigh every source row so that the source looks like the target; the weights go into a CSV file."""
+    from steelyard import commands
+
+    with _errors():
+        summary = commands.weigh_files(source, target, label, eta, seed, out, _progress(quiet or json_output))
+        if json_output:
+            typer.echo(json.dumps(summary))
+        elif not quiet:
+            Console().print(
+                f"{summary['rows']} weights in {out}, worth {summary['effective_rows']:.0f} equally weighted rows; the "
+                f"largest is {summary['largest']:.2f}.",
+                highlight=False,
+            )
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """One line and exit code 2 for what the user can mend."""
+    from steelyard.errors import SteelyardError
+
+    try:
+        yield
+    except SteelyardError as error:
+        Console(stderr=True).print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from error
+
+
+def _progress(quiet: bool) -> Progress:
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rows]}"), TimeElapsedColumn()
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet)
 
 
 @app.command()
