@@ -20,7 +20,7 @@ from steelyard.errors import InputError, InputTypeError, TableError
 
 MOST_COLUMNS = 10_000
 KINDS = ("number", "boolean", "date", "category")
-BLOCK_BYTES = 16 * 2**20
+BLOCK_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
