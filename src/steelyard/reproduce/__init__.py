@@ -1,9 +1,11 @@
 """The survey's tables, each by one command: ``steelyard reproduce``."""
 
-from steelyard.reproduce import benchmark, coupling, toy
+from steelyard.reproduce import benchmark, calibration, coupling, toy
 from steelyard.reproduce.plan import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (toy.EXPERIMENT, benchmark.EXPERIMENT, coupling.EXPERIMENT)}
+EXPERIMENTS: dict[str, Experiment] = {
+    e.name: e for e in (toy.EXPERIMENT, benchmark.EXPERIMENT, coupling.EXPERIMENT, calibration.EXPERIMENT)
+}
 
 # What the survey has beyond these, for `--list`.
 LATER = {

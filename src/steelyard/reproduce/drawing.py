@@ -121,3 +121,17 @@ def draw_coupling(pairs: Mapping[str, tuple[FloatArray, FloatArray]], folder: Pa
         xlabel="change of the mean error by the coupling, % (bars: 95 %)", title="Left of zero, the coupling helps"
     )
     return [_save(figure, folder / "coupling.png")]
+
+
+def draw_rates(rates: list[tuple[str, float, int]], folder: Path) -> list[Path]:
+    """Rates with their binomial intervals."""
+    figure = _figure(9, 0.32 * len(rates) + 1.2)
+    axes = figure.subplots()
+    for place, (_, rate, n) in enumerate(rates[::-1]):
+        half = 1.96 * np.sqrt(max(rate * (1 - rate), 1e-4) / n)
+        axes.errorbar(rate, place, xerr=half, fmt="o", color=BLUE, capsize=3)
+    for level in (0.05, 0.95):
+        axes.axvline(level, color=RED, linewidth=0.8, linestyle=":")
+    axes.set_yticks(range(len(rates)), [name for name, _, _ in rates[::-1]])
+    axes.set(xlim=(-0.02, 1.02), xlabel="how often (bars: 95 %; dotted: 0.05 and 0.95)", title="Calibration")
+    return [_save(figure, folder / "calibration.png")]
