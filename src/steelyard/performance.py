@@ -72,8 +72,8 @@ def target_performance(
     scoring : str or callable, default=None
         As in `iwcv_score`: a mean over rows.
     ratio : ratio estimator with ``predict``, default=None
-        Where the weights come from; None is ``ClassifierRatio(random_state=0)``, which has less bias in several
-        columns than a sum of Gaussians.
+        Where the weights come from; None is a `ClassifierRatio` with linear log-odds, which has less bias in several
+        columns than a sum of Gaussians; what it misses is left to the guess.
     level : float, default=0.95
         Of the interval.
     cv : int, default=5
@@ -96,7 +96,7 @@ def target_performance(
     check_count("cv", cv, 2)
     check_labels(model, X, y)
     goal = match_columns(target, X)
-    judge = ClassifierRatio(random_state=0) if ratio is None else ratio
+    judge = ClassifierRatio(_linear(), random_state=0) if ratio is None else ratio
     if not hasattr(judge, "predict"):
         raise InputTypeError(
             f"Cross-fitted weights need a ratio that can be evaluated on new rows; {type(judge).__name__} has no "
@@ -166,6 +166,14 @@ def _cross_fitted(
         guess[test] = predict(rows[test])
         on_target += predict(goal_rows) / n_folds
     return weights, guess, on_target
+
+
+def _linear() -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
 
 
 def _guesser(rows: FloatArray, scores: FloatArray) -> Any:

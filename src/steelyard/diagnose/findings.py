@@ -187,7 +187,7 @@ def _findings(
     n_copies: int,
     rng: np.random.Generator,
 ) -> Findings:
-    classifier, _ = classifier_test(a, b, rng)
+    classifier = classifier_test(a, b, rng)
     mmd = mmd_test(a, b, rng)
     columns = column_shifts(one, other)
     shift_p = min(1.0, 3 * min(classifier.p_value, mmd.p_value, columns[0].p_value))

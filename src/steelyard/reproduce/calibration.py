@@ -38,7 +38,7 @@ def outcome(X: FloatArray, rng: Rng) -> FloatArray:
 
 
 TESTS: dict[str, Callable[[FloatArray, FloatArray, Rng], float]] = {
-    "classifier": lambda X, T, rng: classifier_test(X, T, rng)[0].p_value,
+    "classifier": lambda X, T, rng: classifier_test(X, T, rng).p_value,
     "MMD": lambda X, T, rng: mmd_test(X, T, rng).p_value,
     "columns": lambda X, T, rng: column_shifts(as_frame(X), as_frame(T))[0].p_value,
 }
@@ -203,8 +203,8 @@ EXPERIMENT = Experiment(
     title="Calibration of the diagnosis",
     explains=(
         "Not a table of the survey. How often the tests of `diagnose` reject at 5 % where nothing differs and where "
-        "one of five columns has moved by half a standard deviation; how often tests given x or given y reject where only "
-        "the other differs; how often the 95 % interval of the target risk covers it; how often the verdict on made-up "
+        "one of five columns has moved by half a standard deviation; how often tests given x or given y reject where "
+        "only the other differs; how often the 95 % interval of the target risk covers it; how often the verdict on made-up "
         "tables is right. 500 rows on each side."
     ),
     settings={"rows": Setting(500, "rows of each sample (verdicts: always 500)")},
