@@ -40,7 +40,7 @@ def test_level_and_power(name):
     n_draws = 20 if name == "classifier" else 60
     # Beyond these limits chance alone leads in fewer than one of a thousand runs.
     assert np.mean(draws(n_draws, tests[name]) < 0.05) <= (0.3 if name == "classifier" else 0.17)
-    assert np.mean(draws(10, tests[name], shift=1.0) < 0.05) == 1
+    assert np.mean(draws(10, tests[name], shift=1.0) < 0.05) >= 0.8
 
 
 def test_the_auc_is_that_of_scikit_learn():

@@ -204,8 +204,8 @@ EXPERIMENT = Experiment(
     explains=(
         "Not a table of the survey. How often the tests of `diagnose` reject at 5 % where nothing differs and where "
         "one of five columns has moved by half a standard deviation; how often tests given x or given y reject where "
-        "only the other differs; how often the 95 % interval of the target risk covers it; how often the verdict on made-up "
-        "tables is right. 500 rows on each side."
+        "only the other differs; how often the 95 % interval of the target risk covers it; how often the verdict on "
+        "made-up tables is right. 500 rows on each side."
     ),
     settings={"rows": Setting(500, "rows of each sample (verdicts: always 500)")},
     data=lambda settings: list(RATES),
