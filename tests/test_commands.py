@@ -42,7 +42,6 @@ def test_diagnose_says_and_writes_the_verdict(files, tmp_path):
     said = steelyard("diagnose", *files, "--label", "y", "--out", tmp_path / "run")
     assert said.exit_code == 0, said.output
     assert "covariate shift" in said.output
-    assert "<script>" not in said.output or "city" in said.output
     findings = json.loads((tmp_path / "run" / "findings.json").read_text())
     assert findings["columns"][0]["name"] in ("age", "city")
     assert findings["labels"] is None

@@ -29,6 +29,14 @@ def deal(n_rows: int, n_folds: int, groups: IntArray | None = None) -> IntArray:
     return fold
 
 
+def deal_at_random(n_rows: int, n_folds: int, rng: np.random.Generator, groups: IntArray | None = None) -> IntArray:
+    """The fold of each row, rows of a table in any order."""
+    order = rng.permutation(n_rows)
+    fold = np.empty(n_rows, dtype=np.intp)
+    fold[order] = deal(n_rows, n_folds, None if groups is None else groups[order])
+    return fold
+
+
 def check_rule(rule: str) -> None:
     """An error for a rule that does not exist."""
     if rule not in RULES:
@@ -91,9 +99,8 @@ class Judge:
     @cached_property
     def importance(self) -> FloatArray:
         """Weight of each distinct source row, masses included; without a target the masses alone."""
-        too_few = (
-            self.goal_rows is None or min(len(np.unique(t, axis=0)) for t in (self.source.rows, self.goal_rows)) < 2
-        )
-        if too_few:  # nothing to tell domains apart by
+        if self.goal_rows is None:
             return self.source.mass
+        if any(not np.ptp(rows, axis=0).any() for rows in (self.source.rows, self.goal_rows)):
+            return self.source.mass  # a domain of one single row: no ratio can be fitted
         return self.fit(RULSIF, self.eta) * self.source.mass

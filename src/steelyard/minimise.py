@@ -210,9 +210,8 @@ def _hinge(
         factor = signed / np.sqrt(2 * mu * unit)
         bounds = BoxSlab(np.ones(len(rows)), -1.0, len(rows) + 1.0)  # the slab never binds
         zero, half = np.zeros(len(rows)), np.full(len(rows), 0.5)
-        with np.errstate(
-            divide="ignore", over="ignore"
-        ):  # at the limit of rounding it stops, and the start is compared
+        # At the limit of rounding the solver divides by zero and stops; what it has is compared with the start below.
+        with np.errstate(divide="ignore", over="ignore"):
             x, _ = solve_box_slab_low_rank(factor, zero, w[rows] / unit, bounds, half, tol=1e-8)
         coef[c] = (x @ signed)[:, None] / (2 * mu)
     # The tolerance of the solver must not undo a better start.

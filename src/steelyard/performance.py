@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing
 from steelyard.arrays import FloatArray, IntArray, one_blas_thread
 from steelyard.check import check_count, check_labels, check_range, generator, match_columns
 from steelyard.errors import InputError, InputTypeError, SteelyardWarning
-from steelyard.folds import deal
+from steelyard.folds import deal_at_random
 from steelyard.ratio import ClassifierRatio
 from steelyard.scores import row_scores
 from steelyard.target import Target
@@ -106,8 +106,7 @@ def target_performance(
     if len(scores) < 2 * cv:
         raise InputError(f"{len(scores)} labelled rows are too few for {cv} folds; at least {2 * cv} are needed.")
     rng = generator(random_state)
-    fold = np.empty(len(scores), dtype=np.intp)
-    fold[rng.permutation(len(scores))] = deal(len(scores), cv)
+    fold = deal_at_random(len(scores), cv, rng)
     weights, guess, on_target = _cross_fitted(X, goal, scores, fold, judge)
     weights = weights / weights.mean()
     return Performance(

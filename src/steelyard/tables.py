@@ -155,7 +155,6 @@ def _parquet_batches(path: Path) -> Iterator[Any]:
     try:
         file = parquet.ParquetFile(path)
         _check_names(file.schema_arrow.names, str(path))
-        yield file.schema_arrow.empty_table().to_batches() or None
         yield from file.iter_batches()
     except pa.ArrowException as error:
         raise TableError(f"{path}: this is no Parquet file that can be read ({error}).") from error
@@ -276,8 +275,6 @@ def _collect(
     keys = np.zeros(0)
     parts = []
     for batch in batches:
-        if batch is None or isinstance(batch, list):
-            continue
         block = pa.Table.from_batches([batch])
         if at_most is None:
             parts.append(block)
