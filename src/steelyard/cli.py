@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 app = typer.Typer(
     help="Learning under distribution shift: weigh the data you have so that it looks like the data you must predict.",
@@ -40,44 +38,9 @@ def main(
     """What every command shares: `--version`."""
 
 
-@app.command()
-def demo(
-    seed: Annotated[int, typer.Option(help="Seed of the random splits.")] = 0,
-    splits: Annotated[int, typer.Option(min=1, help="How many random splits to average over.")] = 10,
-    picture: Annotated[Path, typer.Option(help="Where to save the picture.")] = Path("steelyard-demo.png"),
-) -> None:
-    """Real data, a shift, and what weighting does about it: a table and a picture in a few seconds."""
-    from steelyard import demo as show
-
-    console = Console()
-    console.print(show.STORY, style="dim")
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}")
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
-        task = progress.add_task("fitting on random splits", total=splits)
-        found = show.run(seed, splits, lambda: progress.advance(task))
-    table = Table(title=f"Mean over {splits} random splits, about {found.n_source} source rows")
-    table.add_column("method")
-    table.add_column("target error (RMSE)", justify="right")
-    table.add_column("effective rows", justify="right")
-    table.add_column("chosen by IWCV", justify="right")
-    counts = Counter(found.chosen)
-    for name, errors in found.errors.items():
-        last = name == show.CHOSEN
-        table.add_row(
-            name,
-            f"{errors.mean():.1f}",
-            f"{found.effective[name].mean():.0f}",
-            "" if last else f"{counts[name]} of {splits}",
-            style="bold" if last else "",
-        )
-    console.print(table)
-    console.print(
-        "Effective rows: what the weights leave of the sample. IWCV chooses without looking at a single target label."
-    )
-    show.draw(found, picture)
-    console.print(f"Picture: {picture}")
-
-
+Source = Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you have.")]
+TargetFile = Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you must predict.")]
+Model = Annotated[Path, typer.Argument(help="Folder that steelyard fit wrote.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but the result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of sampling, folds and permutations.")]
@@ -86,10 +49,10 @@ Label = Annotated[str | None, typer.Option(help="Name of the label column.")]
 
 @app.command()
 def diagnose(
-    source: Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you have.")],
-    target: Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you must predict.")],
+    source: Source,
+    target: TargetFile,
     label: Label = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for findings.json.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for findings.json and report.html.")] = None,
     seed: Seed = 0,
     json_output: Json = False,
     quiet: Quiet = False,
@@ -102,19 +65,21 @@ def diagnose(
     from steelyard import commands
 
     with _errors():
-        findings = commands.diagnose_files(source, target, label, seed, _progress(quiet or json_output))
-        if out is not None:
-            commands.write_findings(findings, out)
+        findings = commands.diagnose_files(source, target, label, seed, _progress(quiet or json_output), out)
         if json_output:
             typer.echo(findings.to_json())
-        else:
+        elif not quiet:
             commands.show_findings(findings, Console())
+        else:
+            typer.echo(findings.recommendation)
+        if out is not None and not (json_output or quiet):
+            Console().print(f"Report: {escape(str(out / 'report.html'))}", highlight=False, soft_wrap=True)
 
 
 @app.command()
 def weigh(
-    source: Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you have.")],
-    target: Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you must predict.")],
+    source: Source,
+    target: TargetFile,
     out: Annotated[Path, typer.Option(help="Where to write the weights, one a source row.")] = Path("weights.csv"),
     label: Label = None,
     eta: Annotated[float, typer.Option(min=0, max=1, help="0 the plain ratio (uLSIF), above the relative one.")] = 0.0,
@@ -135,6 +100,94 @@ def weigh(
                 f"largest is {summary['largest']:.2f}.",
                 highlight=False,
             )
+
+
+@app.command()
+def fit(
+    source: Source,
+    target: TargetFile,
+    label: Annotated[str, typer.Option(help="Name of the label column in the source.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model, the weights, the predictions and the report.")],
+    task: Annotated[
+        str, typer.Option(help="auto, regression or classification; auto takes text and few whole numbers as classes.")
+    ] = "auto",
+    seed: Seed = 0,
+    json_output: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Diagnose the shift, compare plain and weighted models for the target, keep the best, and draw a page.
+
+    Three learners (linear, smooth, boosting) are fitted without weights, with flattened, plain and relative importance
+    weights, and one-step; all are judged on held-out source rows weighted to look like the target. The plain model
+    stays unless another is better by more than one standard error. Labels in the target file are never used here:
+    see steelyard evaluate.
+
+    Writes model.skops, model.json, weights.csv, predictions.csv, findings.json and report.html.
+    """
+    from steelyard import commands, fitting
+
+    with _errors():
+        run = commands.fit_files(source, target, label, task, seed, out, _progress(quiet or json_output))
+        if json_output:
+            typer.echo(json.dumps({**fitting.run_dict(run.findings, run.comparison), "notes": run.notes}))
+        elif quiet:
+            typer.echo(run.model.about["method"])
+        else:
+            commands.show_run(run, out, Console())
+
+
+@app.command()
+def predict(
+    model: Model,
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the columns of the source.")],
+    out: Annotated[Path, typer.Option(help="Where to write the predictions.")] = Path("predictions.csv"),
+    json_output: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Predict new rows with a model that steelyard fit saved."""
+    from steelyard import commands
+
+    with _errors():
+        summary = commands.predict_file(model, table, out, _progress(quiet or json_output))
+        if json_output:
+            typer.echo(json.dumps(summary))
+        elif not quiet:
+            Console().print(
+                f"{summary['rows']:,} predictions of {summary['method']} in {escape(str(out))}.", highlight=False
+            )
+
+
+@app.command()
+def evaluate(
+    model: Model,
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the label column.")],
+    seed: Seed = 0,
+    json_output: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Target labels have arrived: how good is the model, was weighting worth it, was the estimate right?"""
+    from steelyard import commands
+
+    with _errors():
+        found = commands.evaluate_file(model, table, seed, _progress(quiet or json_output))
+        if json_output:
+            typer.echo(json.dumps(found))
+        else:
+            commands.show_evaluation(found, Console())
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the two tables and everything steelyard fit writes.")] = (
+        Path("steelyard-demo")
+    ),
+    seed: Seed = 0,
+) -> None:
+    """`steelyard fit` on embedded real data: small cells to learn from, large ones to predict."""
+    from steelyard import demo as show
+
+    with _errors():
+        show.run(out, seed, Console(), _progress(False))
 
 
 @contextmanager

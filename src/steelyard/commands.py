@@ -1,7 +1,8 @@
-"""What the commands do: files in, findings and weights out."""
+"""What the commands do: files in, findings, weights, models and pages out."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,18 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
+from steelyard.arrays import FloatArray
+from steelyard.compare import N_STEPS, paired_gain
 from steelyard.diagnose import Findings, diagnose
 from steelyard.encode import learn_encoding, match_frames
 from steelyard.errors import TableError
-from steelyard.output import csv_text, write_whole
+from steelyard.fitting import Run, class_name, fit_tables, predictions_csv, report, unseen_levels
+from steelyard.output import check_folder, csv_text, write_folder, write_whole
+from steelyard.performance import Interval, bootstrap_t
 from steelyard.ratio import RULSIF, ULSIF
-from steelyard.tables import Frame, read_table
+from steelyard.report import words
+from steelyard.store import TableModel, encode_labels, load_model
+from steelyard.tables import Column, Frame, read_table
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size
 
@@ -52,29 +59,31 @@ def split_label(frame: Frame, label: str | None, path: Path, *, needed: bool) ->
     return frame.without(label), frame[label].values
 
 
-def diagnose_files(source: Path, target: Path, label: str | None, seed: int, progress: Progress) -> Findings:
-    """Findings about two files."""
+def diagnose_files(
+    source: Path, target: Path, label: str | None, seed: int, progress: Progress, out: Path | None
+) -> Findings:
+    """Findings about two files, and where there is a folder for it a report."""
+    if out is not None:
+        check_folder(out)
     with progress:
         near = read(source, progress, at_most=SAMPLE, seed=seed)
         far = read(target, progress, at_most=SAMPLE, seed=seed + 1)
+        task = progress.add_task("comparing", total=None, rows="")
+        if label is not None and label in near.names and label in far.names:  # rows without a label say nothing here
+            near, far = near.take(near[label].present()), far.take(far[label].present())
         X, y = split_label(near, label, source, needed=True)
         X_target, y_target = split_label(far, label, target, needed=False)
-        task = progress.add_task("comparing", total=None, rows="")
-        if y is not None and y_target is not None:
-            keep, keep_target = _present(y), _present(y_target)
-            X, y, X_target, y_target = X.take(keep), y[keep], X_target.take(keep_target), y_target[keep_target]
-        findings = diagnose(X, y, target=Target(X_target, y_target), random_state=seed)
+        one, other = match_frames(X, X_target, f"{source} and {target}")
+        findings = diagnose(one, y, target=Target(other, y_target), random_state=seed)
+        if out is not None:
+            progress.update(task, description="drawing the report")
+            facts = {"source": str(source), "target": str(target), "seed": str(seed)}
+            facts["rows looked at"] = f"{findings.n_source:,} and {findings.n_target:,}"
+            notes = unseen_levels(one, other)
+            page = report(findings, one, other, learn_encoding(one, other), None, None, facts, notes, seed)
+            write_folder(out, {"findings.json": findings.to_json() + "\n", "report.html": page})
         progress.remove_task(task)
     return findings
-
-
-def _present(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.array([value is not None for value in labels]) if labels.dtype == object else ~np.isnan(labels)
-
-
-def write_findings(findings: Findings, folder: Path) -> None:
-    """``findings.json`` in a folder."""
-    write_whole(folder / "findings.json", findings.to_json() + "\n")
 
 
 def show_findings(findings: Findings, console: Console) -> None:
@@ -118,15 +127,140 @@ def weigh_files(
         near = split_label(read(source, progress, at_most=None, seed=seed), label, source, needed=True)[0]
         far = split_label(read(target, progress, at_most=None, seed=seed), label, target, needed=False)[0]
         task = progress.add_task("weighing", total=None, rows="")
-        one, other = match_frames(near, far)
+        one, other = match_frames(near, far, f"{source} and {target}")
         encoding = learn_encoding(one, other)
         ratio = RULSIF(eta, random_state=seed) if eta > 0 else ULSIF(random_state=seed)
         weights = ratio.fit(encoding.transform(one), target=Target(encoding.transform(other))).weights_
         progress.remove_task(task)
-    write_whole(out, csv_text(["row", "weight"], ([i + 1, repr(float(w))] for i, w in enumerate(weights))))
+    write_whole(out, csv_text(["row", "weight"], ([i + 1, float(w)] for i, w in enumerate(weights))))
     return {
         "rows": len(weights),
         "effective_rows": effective_sample_size(weights),
         "largest": float(weights.max()),
         "out": str(out),
     }
+
+
+def fit_files(source: Path, target: Path, label: str, task: str, seed: int, out: Path, progress: Progress) -> Run:
+    """Fit on two files and write the folder."""
+    check_folder(out)
+    with progress:
+        near = read(source, progress, at_most=None, seed=seed)
+        far = read(target, progress, at_most=None, seed=seed)
+        split_label(near, label, source, needed=True)
+        run = fit_with_progress(near, far, label, (str(source), str(target)), task, seed, progress)
+        write_folder(out, run.files)
+    return run
+
+
+def fit_with_progress(
+    source: Frame, target: Frame, label: str, names: tuple[str, str], task: str, seed: int, progress: Progress
+) -> Run:
+    """`fit_tables` with a bar."""
+    bar = progress.add_task("fitting", total=N_STEPS + 2, rows="")
+
+    def advance(step: str) -> None:
+        progress.update(bar, advance=1, description=step)
+
+    run = fit_tables(source, target, label, names=names, task=task, seed=seed, advance=advance)
+    progress.remove_task(bar)
+    return run
+
+
+def show_run(run: Run, out: Path, console: Console) -> None:
+    """The verdict, the methods, what the models are worth, and where everything lies."""
+    console.print(f"[bold]{escape(words.headline(run.findings, run.comparison))}[/]", highlight=False)
+    console.print(escape(run.findings.reason), highlight=False)
+    console.print(escape(run.comparison.reason), highlight=False)
+    for note in run.notes:
+        console.print(escape(f"Note: {note}"), style="yellow", highlight=False)
+    table = Table(title="Judged for the target, without its labels", title_justify="left")
+    for name in ("method", "loss", "better than plain by", "effective rows"):
+        table.add_column(name, justify="left" if name == "method" else "right")
+    for i, m in enumerate(run.comparison.methods):
+        gain = "" if i == run.comparison.plain else f"{m.gain:+.3g} ± {m.gain_error:.2g}"
+        style = "bold green" if i == run.comparison.chosen else "bold" if i == run.comparison.plain else ""
+        table.add_row(m.name, f"{m.loss:.4g}", gain, f"{m.effective_rows:.0f}", style=style)
+    console.print(table)
+    console.print(f"Expected {words.score_name(run.comparison.measure)} (95 %):", highlight=False)
+    for name, value in words.scores(run.comparison):
+        console.print(f"  {name}: {value}", highlight=False)
+    console.print(f"In {escape(str(out))}: {', '.join(sorted(run.files))}", highlight=False, soft_wrap=True)
+    console.print(f"Report: {escape(str(out / 'report.html'))}", highlight=False, soft_wrap=True)
+
+
+def predict_file(folder: Path, table: Path, out: Path, progress: Progress) -> dict[str, Any]:
+    """Write the predictions of a saved model for a file."""
+    model = load_model(folder)
+    with progress:
+        frame = read(table, progress, at_most=None, seed=0)
+        write_whole(out, predictions_csv(model, frame, str(table)))
+    return {"rows": len(frame), "method": model.about["method"], "out": str(out)}
+
+
+def evaluate_file(folder: Path, table: Path, seed: int, progress: Progress) -> dict[str, Any]:
+    """How good a saved model and the plain one are on labelled rows, beside what the fit had promised."""
+    model = load_model(folder)
+    with progress:
+        frame = read(table, progress, at_most=None, seed=0)
+        split_label(frame, model.label, table, needed=True)
+        column = frame[model.label]
+        keep = column.present()
+        frame = frame.take(keep)
+        if not len(frame):
+            raise TableError(f"{table}, column {model.label!r}: no row has a label.")
+        rows = {
+            name: row_scores_of(model, frame, column.take(keep), plain=name == "plain", where=str(table))
+            for name in ("chosen", "plain")
+        }
+    rng = np.random.default_rng(seed)
+    gain, error = paired_gain(rows["chosen"], rows["plain"], np.ones(len(frame)))
+    return {
+        "rows": len(frame),
+        "method": model.about["method"],
+        "plain_method": model.about["plain_method"],
+        "kept_plain": model.about["kept_plain"],
+        "measure": model.about["measure"],
+        "found": {name: asdict(bootstrap_t(scores, np.ones(len(scores)), rng)) for name, scores in rows.items()},
+        "promised": model.about["performance"],
+        "difference": gain,
+        "difference_error": error if np.isfinite(error) else None,
+    }
+
+
+def row_scores_of(model: TableModel, frame: Frame, label: Column, *, plain: bool, where: str) -> FloatArray:
+    """Right or wrong, or the squared error, of each row."""
+    predicted = model.predict(frame, plain=plain, where=where)
+    at = f"{where}, column {label.name!r}"
+    if model.classes:
+        truth = np.array([class_name(label.kind, value) for value in label.values], dtype=object)
+        encode_labels(truth, model.classes, at)
+        return (predicted == truth).astype(np.float64)
+    if label.kind == "category":
+        raise TableError(f"{at}: the model predicts a number, and the labels are text (such as {label.values[0]!r}).")
+    return np.square(predicted.astype(np.float64) - label.values)
+
+
+def show_evaluation(found: dict[str, Any], console: Console) -> None:
+    """Promised and found, side by side."""
+    table = Table(title=f"{words.score_name(found['measure']).capitalize()} on {found['rows']:,} labelled rows (95 %)")
+    for name in ("model", "found", "expected by fit"):
+        table.add_column(name, justify="left" if name == "model" else "right")
+    shown = [("plain", found["plain_method"])]
+    if not found["kept_plain"]:
+        shown.append(("chosen", found["method"]))
+    for key, name in shown:
+        sides = [found[side].get(key) for side in ("found", "promised")]
+        values = ["not known" if side is None else words.score(Interval(**side), found["measure"]) for side in sides]
+        table.add_row(f"{name} ({key})", *values)
+    console.print(table)
+    if found["kept_plain"]:
+        console.print("The plain model was kept.")
+        return
+    better = found["difference"] > 0 if found["measure"] == "accuracy" else found["difference"] < 0
+    error = found["difference_error"]
+    sure = error is not None and abs(found["difference"]) > 1.96 * error
+    console.print(
+        f"The chosen model is {'better' if better else 'worse'} than the plain one"
+        f"{'' if sure else ', by less than chance could explain'}."
+    )

@@ -1,160 +1,79 @@
-"""A first look on real data: small cells to learn from, large ones to predict."""
+"""`steelyard fit` on embedded data: a courier's town orders to learn from, suburban ones to predict."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer
-from sklearn.linear_model import LinearRegression
+from rich.console import Console
+from rich.progress import Progress
 
-from steelyard.arrays import FloatArray
-from steelyard.data import biased_split
-from steelyard.errors import SteelyardWarning
-from steelyard.ratio import KMM, RULSIF, ULSIF
-from steelyard.select import ImportanceWeightedSearchCV
-from steelyard.target import Target
-from steelyard.weighted import WeightedRegressor
+from steelyard.commands import evaluate_file, fit_files, show_evaluation, show_run
+from steelyard.output import check_folder, csv_text, write_folder
 
-INPUTS = ("mean radius", "mean texture", "mean smoothness")
-LABEL = "mean area"
-SLOPE = 2.0
+LABEL = "minutes"
+N_ROWS = 1000
+HEADER = ("distance_km", "vehicle", "rain", "parcels", "hour", "ordered_on", "rating", LABEL)
 STORY = (
-    "scikit-learn's breast cancer table: a linear model predicts the area of cell nuclei from radius, texture and "
-    "smoothness. It is trained on a sample in which large nuclei are rare and must predict one in which they are "
-    "common, whose labels it never sees. Area grows with the square of the radius, so no straight line fits "
-    "everywhere: weighting decides where it fits."
+    "A courier wants to know how many minutes deliveries to the suburbs take, and has timed deliveries in town. The "
+    "two tables are made up: suburban orders are farther, go by van more often and came later in the year, while the "
+    "same order takes the same time anywhere. The minutes of the suburbs are kept for the end."
 )
 
 
-def candidates() -> dict[str, WeightedRegressor]:
-    """The methods shown, by name."""
-    plain = LinearRegression()
-    return {
-        "ERM (no weights)": WeightedRegressor(plain, flattening=0),
-        "EIWERM, uLSIF, γ=½": WeightedRegressor(plain, ULSIF(random_state=0), flattening=0.5),
-        "IWERM, uLSIF": WeightedRegressor(plain, ULSIF(random_state=0)),
-        "IWERM, KMM": WeightedRegressor(plain, KMM(random_state=0)),
-        "RIWERM, RuLSIF, η=½": WeightedRegressor(plain, RULSIF(0.5, random_state=0)),
-    }
-
-
-CHOSEN = "chosen by IWCV"
-
-
-@dataclass(frozen=True, eq=False)
-class Demo:
-    """What the demo found, over several random splits."""
-
-    errors: dict[str, FloatArray]  # root mean squared error on the target, per split
-    effective: dict[str, FloatArray]  # effective sample size of the weights, per split
-    chosen: list[str]  # what importance-weighted cross-validation chose, per split
-    n_source: int
-    example: Example
-
-
-@dataclass(frozen=True, eq=False)
-class Example:
-    """The first split, for the picture."""
-
-    X: FloatArray
-    y: FloatArray
-    X_target: FloatArray
-    y_target: FloatArray
-    plain: WeightedRegressor
-    weighted: WeightedRegressor
-
-
-def run(seed: int = 0, n_splits: int = 10, advance: Callable[[], None] = lambda: None) -> Demo:
-    """Split, fit and judge `n_splits` times; `advance` is called after each."""
-    table = load_breast_cancer()
-    names_of_columns = list(table.feature_names)
-    X = table.data[:, [names_of_columns.index(name) for name in INPUTS]]
-    y = table.data[:, names_of_columns.index(LABEL)]
-    names = [*candidates(), CHOSEN]
-    errors: dict[str, list[float]] = {name: [] for name in names}
-    effective: dict[str, list[float]] = {name: [] for name in names}
-    chosen: list[str] = []
-    examples = []
-    for k in range(n_splits):
-        # Source rows are likelier the smaller the radius.
-        direction = np.array([-1.0, 0.0, 0.0])
-        source, target = biased_split(X, direction=direction, slope=SLOPE, random_state=seed * 1000 + k)
-        goal = Target(X[target])
-        with warnings.catch_warnings():
-            # Rough fits on so few rows are part of the story; the table has a column of effective rows.
-            warnings.simplefilter("ignore", SteelyardWarning)
-            fitted: dict[str, Any] = {
-                name: model.fit(X[source], y[source], target=goal) for name, model in candidates().items()
-            }
-            chosen.append(_choose(X[source], y[source], goal))
-        fitted[CHOSEN] = fitted[chosen[-1]]
-        for name in names:
-            residual = fitted[name].predict(X[target]) - y[target]
-            errors[name].append(float(np.sqrt(np.mean(residual**2))))
-            effective[name].append(fitted[name].effective_sample_size_)
-        models = fitted["ERM (no weights)"], fitted["IWERM, uLSIF"]
-        examples.append(Example(X[source], y[source], X[target], y[target], *models))
-        advance()
-    return Demo(
-        {name: np.array(values) for name, values in errors.items()},
-        {name: np.array(values) for name, values in effective.items()},
-        chosen,
-        len(examples[0].X),
-        examples[0],
+def deliveries(suburbs: bool, rng: np.random.Generator) -> list[tuple[Any, ...]]:
+    """Rows with numbers, a category, yes or no, dates and missing values."""
+    n = N_ROWS
+    vehicle = rng.choice(["bike", "scooter", "van"], n, p=[0.2, 0.3, 0.5] if suburbs else [0.5, 0.3, 0.2])
+    distance = np.maximum(rng.gamma(5.0 if suburbs else 3.0, 0.9, n), 0.2)
+    rain = rng.random(n) < (0.45 if suburbs else 0.3)
+    parcels = 1 + rng.poisson(1.5, n)
+    hour = rng.uniform(8, 20, n)
+    day = np.datetime64("2024-01-01") + rng.integers(0, 90, n) + (20 if suburbs else 0)
+    rating = np.clip(rng.normal(4.3, 0.4, n), 1, 5)
+    unrated = rng.random(n) < 0.1
+    by_bike = vehicle == "bike"
+    minutes = (
+        6
+        + np.select([by_bike, vehicle == "scooter"], [3.6, 2.6], 2.0) * distance
+        + np.where(by_bike, 0.45, 0.25) * distance**2
+        + 4 * rain
+        + 1.5 * parcels
+        + 5 * np.exp(-(((hour - 17.5) / 1.5) ** 2))
+        + rng.normal(0, 4, n)
     )
+    return [
+        (
+            round(float(distance[i]), 2),
+            str(vehicle[i]),
+            "true" if rain[i] else "false",
+            int(parcels[i]),
+            round(float(hour[i]), 1),
+            str(day[i]),
+            "" if unrated[i] else round(float(rating[i]), 1),
+            round(float(minutes[i]), 1),
+        )
+        for i in range(n)
+    ]
 
 
-def _choose(X: FloatArray, y: FloatArray, target: Target) -> str:
-    """The method that importance-weighted cross-validation picks; no target label is looked at."""
-    methods = candidates()
-    settings = [{"ratio": [m.ratio], "flattening": [m.flattening]} for m in methods.values()]
-    search = ImportanceWeightedSearchCV(WeightedRegressor(LinearRegression()), settings).fit(X, y, target=target)
-    return list(methods)[search.best_index_]
-
-
-def draw(demo: Demo, path: Path) -> None:
-    """One picture: what the weights do to the fit, and the target error of each method."""
-    from matplotlib.figure import Figure  # not pyplot: no global state, no screen
-
-    figure = Figure(figsize=(12, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[1, 1])
-    _draw_fits(left, demo.example)
-    names = list(demo.errors)[::-1]
-    for place, name in enumerate(names):
-        values = demo.errors[name]
-        right.plot(values, np.full(len(values), place), "o", color=GREY, alpha=0.6, markersize=5)
-        right.plot(values.mean(), place, "D", color=BLUE, markersize=8)
-    right.set_yticks(range(len(names)), names)
-    right.set_xlim(left=0)
-    right.set(xlabel="root mean squared error on the target", title="Target error (dots: splits, diamonds: mean)")
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
-
-
-GREY, RED, BLUE = "#9aa5b1", "#d1495b", "#1d3557"
-
-
-def _draw_fits(axes: Any, example: Example) -> None:
-    radius = np.linspace(example.X[:, 0].min(), example.X_target[:, 0].max(), 50)
-    line = np.tile(np.median(example.X_target, axis=0), (len(radius), 1))
-    line[:, 0] = radius
-    axes.scatter(
-        example.X[:, 0],
-        example.y,
-        s=4 + 12 * example.weighted.weights_,
-        color=GREY,
-        alpha=0.6,
-        linewidths=0,
-        label="source (size: weight)",
+def run(out: Path, seed: int, console: Console, progress: Progress) -> None:
+    """Write the two tables, fit, show, and hold the result against the labels of the target."""
+    check_folder(out)
+    console.print(STORY, style="dim", highlight=False)
+    rng = np.random.default_rng(seed)
+    names = ("town.csv", "suburbs.csv")
+    write_folder(out, {name: csv_text(HEADER, deliveries(name == "suburbs.csv", rng)) for name in names})
+    town, suburbs = (out / name for name in names)
+    fitted = fit_files(town, suburbs, LABEL, "auto", seed, out, progress)
+    show_run(fitted, out, console)
+    console.print(
+        "\nThis is a demo, so the minutes of the suburbs are known. steelyard evaluate finds:", highlight=False
     )
-    axes.scatter(example.X_target[:, 0], example.y_target, s=5, color=RED, alpha=0.6, linewidths=0, label="target")
-    axes.plot(radius, example.plain.predict(line), "--", color="black", label="fit without weights")
-    axes.plot(radius, example.weighted.predict(line), color=BLUE, linewidth=2, label="fit with weights (uLSIF)")
-    axes.set(xlabel=INPUTS[0], ylabel=LABEL, title="One split: where the line fits")
-    axes.legend(frameon=False)
+    show_evaluation(evaluate_file(out, suburbs, seed, progress), console)
+    for words in (
+        f"The same by hand: steelyard fit {town} {suburbs} --label {LABEL} --out run",
+        f"Look at the report: {out / 'report.html'}",
+    ):
+        console.print(words, style="bold", highlight=False, soft_wrap=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,10 @@ from steelyard.tables import Column, Frame
 # A level of a category has a column of its own if a domain has this share of it; the rest are pooled.
 RARE = 0.01
 MOST_LEVELS = 30
+# Where more than this share of the rows would be pooled, and skrub is installed, its text encoder says more than one
+# pooled column would.
+POOLED = 0.5
+TEXT_FEATURES = 8
 
 
 @dataclass(frozen=True)
@@ -29,10 +33,13 @@ class ColumnCode:
     marks_missing: bool  # whether a 0/1 column says where a value was missing
     levels: tuple[str, ...] = ()
     pools_rare: bool = False
+    text: Any = None  # for kind "text": skrub's fitted encoder of character n-grams
 
     def feature_names(self) -> list[str]:
         """Names of the columns of numbers."""
         missing = [f"{self.name} is missing"] if self.marks_missing else []
+        if self.kind == "text":
+            return [*(f"{self.name}, text {i + 1}" for i in range(self.text.n_components_)), *missing]
         if self.kind != "category":
             return [self.name, *missing]
         rare = [f"{self.name} = (other)"] if self.pools_rare else []
@@ -40,7 +47,11 @@ class ColumnCode:
 
     def numbers(self, column: Column) -> FloatArray:
         """Rows by features."""
-        if self.kind != "category":
+        if self.kind == "text":
+            text = _as_text(column)
+            missing = np.array([value is None for value in text])
+            parts = [np.asarray(self.text.transform(_series(column.name, text)), dtype=np.float64)]
+        elif self.kind != "category":
             values = _as_numbers(column)
             missing = np.isnan(values)
             parts = [np.where(missing, self.fill, values)]
@@ -81,17 +92,27 @@ class Encoding:
             )
         return np.column_stack([code.numbers(frame[code.name]) for code in self.codes])
 
+    @property
+    def text_encoders(self) -> dict[str, Any]:
+        """What `to_dict` leaves out, by column."""
+        return {code.name: code.text for code in self.codes if code.kind == "text"}
+
     def to_dict(self) -> list[dict[str, Any]]:
-        """For a JSON file."""
-        return [asdict(code) for code in self.codes]
+        """For a JSON file; the encoders of text are left out."""
+        return [asdict(replace(code, text=None)) for code in self.codes]
 
     @classmethod
-    def from_dict(cls, codes: Sequence[dict[str, Any]]) -> Encoding:
-        """From what `to_dict` gave."""
-        return cls(tuple(ColumnCode(**{**code, "levels": tuple(code["levels"])}) for code in codes))
+    def from_dict(cls, codes: Sequence[dict[str, Any]], text_encoders: Mapping[str, Any]) -> Encoding:
+        """From what `to_dict` and `text_encoders` gave."""
+        return cls(
+            tuple(
+                ColumnCode(**{**code, "levels": tuple(code["levels"]), "text": text_encoders.get(code["name"])})
+                for code in codes
+            )
+        )
 
 
-def match_frames(source: Frame, target: Frame) -> tuple[Frame, Frame]:
+def match_frames(source: Frame, target: Frame, where: str = "Source and target") -> tuple[Frame, Frame]:
     """Both with the same columns, in the order of the source, and each column of one kind.
 
     A column that is a number on one side and text on the other becomes a category on both.
@@ -100,12 +121,19 @@ def match_frames(source: Frame, target: Frame) -> tuple[Frame, Frame]:
     extra = [name for name in target.names if name not in source.names]
     if missing or extra:
         raise ColumnMismatchError(
-            f"Source and target have different columns. Only in the source: {missing or 'none'}; only in the target: "
-            f"{extra or 'none'}. Drop or add columns until both have the same."
+            f"{where} have different columns. Only in the source: {_some(missing)}; only in the target: "
+            f"{_some(extra)}. Drop or add columns until both have the same."
         )
+    if not source.names:
+        raise ColumnMismatchError(f"{where} have no columns to compare.")
     pairs = [_one_kind(column, target[column.name]) for column in source.columns]
     ours, theirs = zip(*pairs, strict=True)
     return Frame(tuple(ours), source.n_rows), Frame(tuple(theirs), target.n_rows)
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown or "none"
 
 
 def _one_kind(one: Column, other: Column) -> tuple[Column, Column]:
@@ -135,7 +163,29 @@ def _code(one: Column, other: Column) -> ColumnCode:
         levels |= {level for level, count in counts.items() if count >= RARE * len(column.values)}
     kept = sorted(sorted(levels), key=lambda level: -seen[level])[:MOST_LEVELS]
     missing = any(value is None for column in (one, other) for value in column.values)
+    pooled = 1 - sum(seen[level] for level in kept) / max(1, seen.total())
+    text = _text_encoder(one, other) if pooled > POOLED and len(seen) > MOST_LEVELS else None
+    if text is not None:
+        return ColumnCode(one.name, "text", 0.0, missing, text=text)
     return ColumnCode(one.name, "category", 0.0, missing, tuple(sorted(kept)), len(seen) > len(kept))
+
+
+def _text_encoder(one: Column, other: Column) -> Any:
+    """skrub's encoder of short texts, fitted on both domains; None where skrub is not installed."""
+    try:
+        from skrub import StringEncoder
+    except ImportError:
+        return None
+    text = np.concatenate([one.values, other.values])
+    encoder = StringEncoder(n_components=TEXT_FEATURES, random_state=0)
+    encoder.fit_transform(_series(one.name, text))
+    return encoder
+
+
+def _series(name: str, text: NDArray[Any]) -> Any:
+    import pandas as pd
+
+    return pd.Series(text, name=name, dtype=object)
 
 
 def _as_numbers(column: Column) -> NDArray[np.float64]:

@@ -28,6 +28,10 @@ class ColumnMismatchError(InputError):
     """Source and target do not have the same columns."""
 
 
+class ModelError(InputError):
+    """A saved model is absent, damaged, or holds what no model should."""
+
+
 class WeightError(InputError):
     """Row weights are negative, not finite, all zero or of the wrong length."""
 

@@ -31,6 +31,7 @@ from steelyard.empirical import Empirical, empirical
 from steelyard.errors import FewEffectiveRowsWarning, InputError, ParameterError
 from steelyard.folds import Judge, check_rule, choose, deal
 from steelyard.kernels import blocks, gaussian
+from steelyard.notebook import ShowsWeights
 from steelyard.ratio.base import GaussianRatio, median_distance, number_of_folds, pooled_scale
 from steelyard.riskbound import RiskBound, risk_bound
 
@@ -70,7 +71,7 @@ class OneStepRatio(GaussianRatio):
             )
 
 
-class OneStepBase(BaseEstimator):
+class OneStepBase(ShowsWeights, BaseEstimator):
     """One-step covariate shift adaptation, but for the kind of label."""
 
     __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name scikit-learn looks for)

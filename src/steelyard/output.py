@@ -6,7 +6,7 @@ import csv
 import io
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,39 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except OSError as error:
         raise OutputError(
             f"{path} cannot be written ({error}). Give a folder that can be written with --out."
+        ) from error
+
+
+def check_folder(folder: Path) -> None:
+    """An error before long work, if its results could not be written."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder} is a file. Give another folder with --out.")
+    parent = next(p for p in (folder, *folder.absolute().parents) if p.is_dir())
+    if not os.access(parent, os.W_OK):
+        raise OutputError(f"{parent} cannot be written. Give another folder with --out.")
+
+
+def write_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write files so that all of them appear, or none.
+
+    They are written beside the folder first. A new folder appears by one rename; in one that is there already each
+    file is replaced whole, after all of them have been written.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as name:
+            staged = Path(name) / "new"
+            staged.mkdir()
+            for file, content in files.items():
+                write_whole(staged / file, content)
+            if not folder.exists():
+                os.replace(staged, folder)
+            else:
+                for file in files:
+                    os.replace(staged / file, folder / file)
+    except OSError as error:
+        raise OutputError(
+            f"{folder} cannot be written ({error}). Give a folder that can be written with --out."
         ) from error
 
 

@@ -96,7 +96,7 @@ def target_performance(
     check_count("cv", cv, 2)
     check_labels(model, X, y)
     goal = match_columns(target, X)
-    judge = ClassifierRatio(_linear(), random_state=0) if ratio is None else ratio
+    judge = linear_judge() if ratio is None else ratio
     if not hasattr(judge, "predict"):
         raise InputTypeError(
             f"Cross-fitted weights need a ratio that can be evaluated on new rows; {type(judge).__name__} has no "
@@ -106,26 +106,31 @@ def target_performance(
     if len(scores) < 2 * cv:
         raise InputError(f"{len(scores)} labelled rows are too few for {cv} folds; at least {2 * cv} are needed.")
     rng = generator(random_state)
-    fold = deal_at_random(len(scores), cv, rng)
-    weights, guess, on_target = _cross_fitted(X, goal, scores, fold, judge)
+    name = scoring if isinstance(scoring, str) else "the row score" if scoring is not None else "default"
+    weights, guess, on_target = _cross_fitted(X, goal, scores, deal_at_random(len(scores), cv, rng), judge)
     weights = weights / weights.mean()
     return Performance(
-        _bootstrap_t(scores - guess, weights, on_target, level, rng),
-        _bootstrap_t(scores, np.ones(len(scores)), np.zeros(2), level, rng),
-        scoring if isinstance(scoring, str) else "the row score" if scoring is not None else "default",
+        bootstrap_t(scores - guess, weights, rng, on_target, level),
+        bootstrap_t(scores, np.ones(len(scores)), rng, level=level),
+        name,
         effective_sample_size(weights),
         level,
     )
 
 
-def _bootstrap_t(
-    rest: FloatArray, weights: FloatArray, on_target: FloatArray, level: float, rng: np.random.Generator
+def bootstrap_t(
+    rest: FloatArray,
+    weights: FloatArray,
+    rng: np.random.Generator,
+    on_target: FloatArray | None = None,
+    level: float = 0.95,
 ) -> Interval:
     """mean(on_target) + Σ w·rest / Σ w, with the studentised bootstrap's interval.
 
     Losses are skewed, weighted ones more so: the normal interval around such a mean misses on one side. The bootstrap
     learns the skew from the rows themselves.
     """
+    on_target = np.zeros(2) if on_target is None else on_target
     mean, error = _mean_and_error(rest[None], weights[None], on_target[None])
     again = rng.integers(len(rest), size=(N_BOOTSTRAP, len(rest)))
     target_again = rng.integers(len(on_target), size=(N_BOOTSTRAP, len(on_target)))
@@ -167,12 +172,13 @@ def _cross_fitted(
     return weights, guess, on_target
 
 
-def _linear() -> Any:
+def linear_judge() -> ClassifierRatio:
+    """A ratio whose logarithm is linear in the columns."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    return ClassifierRatio(make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)), random_state=0)
 
 
 def _guesser(rows: FloatArray, scores: FloatArray) -> Any:

@@ -34,6 +34,12 @@ class Column:
     kind: str
     values: NDArray[Any]
 
+    def present(self) -> NDArray[np.bool_]:
+        """Which rows have a value."""
+        if self.kind == "category":
+            return np.array([value is not None for value in self.values], dtype=bool)
+        return ~np.isnan(self.values)
+
     def take(self, rows: IntArray | NDArray[np.bool_]) -> Column:
         """Some of the rows."""
         return Column(self.name, self.kind, self.values[rows])

@@ -27,6 +27,7 @@ from steelyard.check import (
     warn_without_target,
 )
 from steelyard.errors import InputTypeError
+from steelyard.notebook import ShowsWeights
 from steelyard.ratio import default_ratio
 from steelyard.target import Target
 from steelyard.weightable import require_weight_parameter
@@ -41,7 +42,7 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
-class _Weighted(MetaEstimatorMixin, BaseEstimator):
+class _Weighted(ShowsWeights, MetaEstimatorMixin, BaseEstimator):
     __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name scikit-learn looks for)
 
     def __init__(self, estimator: Any, ratio: Any = None, flattening: float = 1.0, preprocess: Any = None) -> None:

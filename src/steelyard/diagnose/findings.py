@@ -18,6 +18,7 @@ from steelyard.diagnose.conditional import class_conditional_test, concept_test
 from steelyard.diagnose.twosample import TestResult, classifier_test, column_test, mmd_test
 from steelyard.encode import learn_encoding, match_frames
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
+from steelyard.notebook import show_findings
 from steelyard.ratio import ULSIF
 from steelyard.tables import Column, Frame, as_frame
 from steelyard.target import Target
@@ -96,6 +97,9 @@ class Findings:
     def to_dict(self) -> dict[str, Any]:
         """As dictionaries, lists and numbers."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        return show_findings(self)
 
     def to_json(self) -> str:
         """As JSON text."""

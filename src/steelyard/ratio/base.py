@@ -35,6 +35,7 @@ from steelyard.errors import (
     RawMeanWarning,
 )
 from steelyard.kernels import blocks, gaussian
+from steelyard.notebook import ShowsWeights
 from steelyard.weights import counted, effective_sample_size, normalise
 
 # Nine widths of ratio √2 around the median distance: one exponential serves them all (see `kernels`).
@@ -45,7 +46,7 @@ REGS = 10.0 ** (np.arange(2, -7, -1) / 2)
 FAR_CENTER = 1e-12
 
 
-class RatioEstimator(BaseEstimator):
+class RatioEstimator(ShowsWeights, BaseEstimator):
     """Estimates w(x) = p_target(x) / p_source(x) on the source rows.
 
     A subclass writes ``_fit(source, target, rng)``, which returns the raw ratio on the distinct source rows and may

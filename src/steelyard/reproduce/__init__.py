@@ -1,10 +1,11 @@
 """The survey's tables, each by one command: ``steelyard reproduce``."""
 
-from steelyard.reproduce import benchmark, calibration, coupling, toy
+from steelyard.reproduce import benchmark, calibration, choice, coupling, toy
 from steelyard.reproduce.plan import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
-    e.name: e for e in (toy.EXPERIMENT, benchmark.EXPERIMENT, coupling.EXPERIMENT, calibration.EXPERIMENT)
+    e.name: e
+    for e in (toy.EXPERIMENT, benchmark.EXPERIMENT, coupling.EXPERIMENT, calibration.EXPERIMENT, choice.EXPERIMENT)
 }
 
 # What the survey has beyond these, for `--list`.

@@ -103,8 +103,8 @@ def draw_benchmark(summary: Summary, ratios: Mapping[str, Mapping[str, FloatArra
     return [_save(figure, folder / "table2_benchmark.png")]
 
 
-def draw_coupling(pairs: Mapping[str, tuple[FloatArray, FloatArray]], folder: Path) -> list[Path]:
-    """Change of the error by the coupling, in each problem, with an interval."""
+def draw_changes(pairs: Mapping[str, tuple[FloatArray, FloatArray]], label: str, title: str, path: Path) -> list[Path]:
+    """Change of the mean error from the second of a pair to the first, in each problem, with an interval."""
     figure = _figure(9, 4)
     axes = figure.subplots()
     names = list(pairs)[::-1]
@@ -117,10 +117,8 @@ def draw_coupling(pairs: Mapping[str, tuple[FloatArray, FloatArray]], folder: Pa
         )
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(names)), names)
-    axes.set(
-        xlabel="change of the mean error by the coupling, % (bars: 95 %)", title="Left of zero, the coupling helps"
-    )
-    return [_save(figure, folder / "coupling.png")]
+    axes.set(xlabel=label, title=title)
+    return [_save(figure, path)]
 
 
 def draw_rates(rates: list[tuple[str, float, int]], folder: Path) -> list[Path]:

@@ -1,0 +1,74 @@
+"""One page to look at: self-contained, without scripts, under a policy that allows no other."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from steelyard.compare import Comparison
+from steelyard.diagnose import Findings
+from steelyard.report import svg, words
+from steelyard.report.evidence import Evidence
+
+N_COLUMNS = 30
+
+
+def render(
+    findings: Findings,
+    evidence: Evidence,
+    comparison: Comparison | None,
+    *,
+    facts: Mapping[str, str],
+    notes: Sequence[str],
+    weights_used: bool,
+) -> str:
+    """The HTML text.
+
+    Parameters
+    ----------
+    facts : what is said at the foot: files, rows, seed, version.
+    notes : what the reader should know first, such as that target labels were not used.
+    weights_used : whether the weights that are shown are those of the chosen model.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    folder = files("steelyard.report")
+    style = (folder / "style.css").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string((folder / "template.html").read_text("utf-8"))
+    return template.render(
+        style=style,
+        policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
+        findings=findings,
+        evidence=evidence,
+        comparison=comparison,
+        headline=words.headline(findings, comparison),
+        kind=words.kind(findings),
+        scores=[] if comparison is None else words.scores(comparison),
+        score_name="" if comparison is None else words.score_name(comparison.measure),
+        pictures=_pictures(evidence, comparison),
+        columns=findings.columns[:N_COLUMNS],
+        n_columns=len(findings.columns),
+        facts=facts,
+        notes=notes,
+        weights_used=weights_used,
+    )
+
+
+def _pictures(evidence: Evidence, comparison: Comparison | None) -> dict[str, Any]:
+    drawn: dict[str, Any] = {
+        "marginals": [svg.marginal(found) for found in evidence.marginals],
+        "love": svg.love_plot(evidence.balance),
+        "map": svg.domain_map(evidence),
+        "methods": None if comparison is None else svg.methods(comparison),
+        "weights": None,
+        "gauge": None,
+    }
+    if evidence.weights is not None and evidence.effective_rows is not None:
+        drawn["weights"] = svg.weight_histogram(evidence.weights)
+        drawn["gauge"] = svg.gauge(evidence.effective_rows, evidence.n_rows)
+    return drawn

@@ -1,0 +1,130 @@
+"""A fitted model in a folder: ``model.skops`` for the estimators, ``model.json`` for what people and programs read.
+
+skops loads named types only. The list below is what `compare` can fit; a file that wants more is refused, so that a
+model from elsewhere cannot run code.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard.arrays import FloatArray
+from steelyard.compare import probabilities
+from steelyard.encode import Encoding
+from steelyard.errors import InputError, ModelError
+from steelyard.tables import Frame
+
+FORMAT = 1
+TRUSTED = (
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "steelyard.losses.Squared",
+    "steelyard.onestep.OneStepClassifier",
+    "steelyard.onestep.OneStepRegressor",
+    "steelyard.onestep_base.OneStepRatio",
+    "steelyard.ratio.ulsif.RULSIF",
+    "steelyard.ratio.ulsif.ULSIF",
+    "steelyard.riskbound.FittedNumbers",
+    "steelyard.weighted.WeightedClassifier",
+    "steelyard.weighted.WeightedRegressor",
+)
+TRUSTED_TEXT = ("skrub._string_encoder.StringEncoder", "skrub._to_str.ToStr")
+
+
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """A model for tables: how columns become numbers, the chosen estimator, and the plain one beside it."""
+
+    encoding: Encoding
+    model: Any
+    plain: Any
+    label: str
+    classes: tuple[str, ...]  # as they are written in the table; empty for regression
+    about: dict[str, Any]  # method, scores, files: for people
+
+    def predict(self, frame: Frame, *, plain: bool = False, where: str = "table") -> NDArray[Any]:
+        """Numbers, or class names, one a row."""
+        rows = self.encoding.transform(frame, where)
+        found = (self.plain if plain else self.model).predict(rows)
+        return np.array(self.classes, dtype=object)[found.astype(int)] if self.classes else np.asarray(found)
+
+    def probabilities(self, frame: Frame, where: str = "table") -> FloatArray:
+        """Rows by classes."""
+        return probabilities(self.model, self.encoding.transform(frame, where))
+
+
+def model_files(model: TableModel) -> dict[str, bytes]:
+    """The two files, by name."""
+    import skops.io
+
+    import steelyard
+
+    estimators = {"model": model.model, "plain": model.plain, "text": model.encoding.text_encoders}
+    described = {
+        "format": FORMAT,
+        "steelyard": steelyard.__version__,
+        "label": model.label,
+        "classes": list(model.classes),
+        **model.about,
+        "columns": model.encoding.to_dict(),
+    }
+    return {
+        "model.skops": skops.io.dumps(estimators),
+        "model.json": (json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode(),
+    }
+
+
+def load_model(folder: Path) -> TableModel:
+    """The model that `steelyard fit` left in a folder."""
+    import skops.io
+
+    paths = {name: folder / name for name in ("model.skops", "model.json")}
+    absent = [str(path) for path in paths.values() if not path.is_file()]
+    if absent:
+        raise ModelError(f"There is no {' and no '.join(absent)}. Give the folder that steelyard fit wrote with --out.")
+    try:
+        described = json.loads(paths["model.json"].read_text("utf-8"))
+        known = described["format"] == FORMAT
+        wanted = skops.io.get_untrusted_types(file=paths["model.skops"])
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+        raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
+    if not known:
+        raise ModelError(
+            f"{folder}: the model has format {described['format']!r}; this version reads {FORMAT}. "
+            "Run steelyard fit again."
+        )
+    strange = sorted(set(wanted) - {*TRUSTED, *TRUSTED_TEXT})
+    if strange:
+        raise ModelError(f"{paths['model.skops']} holds types that no model of steelyard has: {strange}. Not loaded.")
+    try:
+        estimators = skops.io.load(paths["model.skops"], trusted=wanted)
+        encoding = Encoding.from_dict(described["columns"], estimators["text"])
+        return TableModel(
+            encoding,
+            estimators["model"],
+            estimators["plain"],
+            described["label"],
+            tuple(described["classes"]),
+            {key: value for key, value in described.items() if key not in ("format", "columns", "label", "classes")},
+        )
+    except ModuleNotFoundError as error:
+        raise ModelError(f"{folder}: the model needs {error.name}. Install it: pip install {error.name}.") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
+
+
+def encode_labels(labels: NDArray[Any], classes: tuple[str, ...], where: str) -> NDArray[np.intp]:
+    """Places of labels among the classes."""
+    known = {name: i for i, name in enumerate(classes)}
+    strange = sorted({str(label) for label in labels} - set(known))
+    if strange:
+        raise InputError(
+            f"{where} holds classes the model has not seen: {', '.join(strange[:5])}. It knows {', '.join(classes)}."
+        )
+    return np.array([known[str(label)] for label in labels], dtype=np.intp)

@@ -1,0 +1,233 @@
+"""The page: what it may load, what it shows, and how it looks in a browser."""
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from steelyard import ULSIF, Target, WeightedRegressor, diagnose
+from steelyard.compare import Comparison, Method
+from steelyard.encode import learn_encoding
+from steelyard.performance import Interval
+from steelyard.report import gather, render, svg
+from steelyard.report.evidence import marginal, weight_histogram
+from steelyard.tables import Column, Frame
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def frame(seed, shift):
+    rng = np.random.default_rng(seed)
+    n = 200
+    age = rng.normal(40 + 10 * shift, 10, n)
+    age[::17] = np.nan
+    city = rng.choice(["oslo", "<script>alert(1)</script>", "a city with a very long name indeed"], n)
+    columns = [
+        Column("age", "number", age),
+        Column("<script>alert('x')</script>", "category", city.astype(object)),
+        Column("member", "boolean", (rng.random(n) < 0.5).astype(float)),
+        Column("since", "date", 19_000 + 30 * shift + rng.integers(0, 100, n).astype(float)),
+    ]
+    return Frame(tuple(columns), n)
+
+
+def comparison():
+    methods = [
+        Method("linear, no weights", "linear", "no weights", 1.0, 0.9, 0.0, 0.0, 200.0),
+        Method("linear, relative, η=½", "linear", "relative, η=½", 0.8, 1.0, 0.2, 0.1, 120.0),
+        Method("one-step", "one-step", "one-step", 9.0, 1.0, -8.0, np.inf, 20.0),
+    ]
+    scores = {name: Interval(0.5, 0.4, 0.7) for name in ("source", "plain", "chosen")}
+    return Comparison(tuple(methods), 1, 0, 60.0, 200, "It <b>is</b> better.", (), scores, "squared error")
+
+
+@pytest.fixture(scope="module")
+def page():
+    source, target = frame(0, 0.0), frame(1, 1.0)
+    findings = diagnose(source, target=Target(target))
+    encoding = learn_encoding(source, target)
+    weights = ULSIF(random_state=0).fit(encoding.transform(source), target=encoding.transform(target)).weights_
+    evidence = gather(source, target, encoding, findings.columns, weights, np.random.default_rng(0))
+    return render(
+        findings,
+        evidence,
+        comparison(),
+        facts={"source": "<i>s.csv</i>"},
+        notes=["A <u>note</u>."],
+        weights_used=True,
+    )
+
+
+def test_the_policy_allows_the_style_and_nothing_else(page):
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page).group(1).replace("&#39;", "'")
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL).group(1)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def test_nothing_comes_from_elsewhere(page):
+    assert re.findall(r'(?:src|href|action|url)\s*[=(]\s*["\']?', page) == []
+    assert set(re.findall(r"https?://[^\s\"<]+", page)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
+    assert "style=" not in page
+    assert "<script" not in page
+    assert "onload" not in page
+
+
+def test_text_from_tables_is_escaped(page):
+    for words in ("<b>is</b>", "<i>s.csv", "<u>note", "<script>alert"):
+        assert words not in page
+    assert "It &lt;b&gt;is&lt;/b&gt; better." in page
+
+
+def test_every_picture_is_well_formed_and_named(page):
+    pictures = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    assert len(pictures) == 9  # methods, weights, gauge, four columns, differences, map
+    for text in pictures:
+        root = ET.fromstring(text)
+        title = root.find("{http://www.w3.org/2000/svg}title")
+        assert title.text
+        for node in root.iter():
+            for name, value in node.attrib.items():
+                if name in ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height"):
+                    assert np.isfinite(float(value)), (name, value)
+
+
+def test_the_verdict_comes_first(page):
+    assert page.index("<h1>Use linear, relative, η=½</h1>") < page.index("<svg")
+    assert "0.707 (0.632 to 0.837)" in page  # the root of 0.5 (0.4 to 0.7)
+
+
+def test_each_picture_says_how_to_read_it(page):
+    assert page.count("How to read:") >= 6
+
+
+def test_weighted_marginals_are_those_of_repeated_rows():
+    """Whole weights and repeated rows are the same picture."""
+    rng = np.random.default_rng(0)
+    values, other = rng.normal(size=50), rng.normal(size=40)
+    weights = rng.integers(0, 4, 50).astype(float)
+    found = marginal(Column("x", "number", values), Column("x", "number", other), weights)
+    repeated = np.repeat(values, weights.astype(int))
+    shares = np.histogram(np.clip(repeated, found.edges[0], found.edges[-1]), found.edges)[0] / len(repeated)
+    np.testing.assert_allclose(found.weighted, shares)
+    assert sum(found.source) == pytest.approx(1)
+
+
+def test_differences_before_and_after_are_means_in_standard_deviations():
+    source, target = frame(0, 0.0), frame(1, 1.0)
+    encoding = learn_encoding(source, target)
+    a, b = encoding.transform(source), encoding.transform(target)
+    weights = np.random.default_rng(0).exponential(size=len(a))
+    columns = diagnose(source, target=Target(target)).columns
+    found = {x.name: x for x in gather(source, target, encoding, columns, weights, np.random.default_rng(0)).balance}
+    place = encoding.feature_names.index("age")
+    unit = np.sqrt((a[:, place].var() + b[:, place].var()) / 2)
+    assert found["age"].before == pytest.approx(abs(b[:, place].mean() - a[:, place].mean()) / unit)
+    after = abs(b[:, place].mean() - np.average(a[:, place], weights=weights)) / unit
+    assert found["age"].after == pytest.approx(after)
+
+
+def test_histogram_counts_every_row_once():
+    found = weight_histogram(np.random.default_rng(0).exponential(size=1000))
+    assert sum(found.shares) == pytest.approx(1)
+
+
+def test_without_overlap_there_are_no_weights_to_draw():
+    source, target = frame(0, 0.0), frame(1, 1.0)
+    findings = diagnose(source, target=Target(target))
+    evidence = gather(source, target, learn_encoding(source, target), findings.columns, None, np.random.default_rng(0))
+    page = render(findings, evidence, None, facts={}, notes=[], weights_used=False)
+    assert "share no region" in page
+    assert "source, weighted" not in page
+
+
+def test_attributes_are_escaped():
+    assert str(svg.tag("text", '<&"', class_='"><script>')) == (
+        '<text class="&#34;&gt;&lt;script&gt;">&lt;&amp;&#34;</text>'
+    )
+
+
+def test_findings_and_fitted_estimators_show_themselves():
+    source, target = frame(0, 0.0), frame(1, 1.0)
+    shown = diagnose(source, target=Target(target))._repr_html_()
+    assert "&lt;script&gt;" in shown
+    assert "<script" not in shown
+    rng = np.random.default_rng(0)
+    X, goal = rng.normal(size=(60, 2)), rng.normal(0.5, 1, (60, 2))
+    from sklearn.linear_model import Ridge
+
+    for model in (ULSIF(random_state=0), WeightedRegressor(Ridge(), ULSIF(random_state=0))):
+        assert "weights, worth" not in model._repr_html_()
+        shown = model.fit(X, X[:, 0], target=goal)._repr_html_()
+        assert "60 weights, worth" in shown
+        assert "Histogram of the weights" in shown
+        assert "60 weights, worth" in model._repr_mimebundle_()["text/html"]
+
+
+def browse(folder, address, width):
+    """A screenshot; what the console said; every address that was asked for."""
+    picture, net = folder / f"{width}.png", folder / f"{width}.json"
+    said = subprocess.run(
+        [
+            CHROMIUM,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--hide-scrollbars",
+            "--enable-logging=stderr",
+            f"--user-data-dir={folder / f'profile{width}'}",
+            f"--log-net-log={net}",
+            f"--window-size={width},4000",
+            f"--screenshot={picture}",
+            address,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stderr
+    asked = [e["params"] for e in json.loads(net.read_text())["events"] if "initiator" in e.get("params", {})]
+    # What the browser asks for by itself has no origin.
+    urls = {a["url"] for a in asked if a["initiator"] != "not an origin" and not a["url"].startswith("file:")}
+    return picture, re.findall(r"CONSOLE.*", said), urls
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: the page is not looked at")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_browser_shows_it_without_a_complaint_or_a_request(page, tmp_path, width):
+    from matplotlib.image import imread
+
+    (tmp_path / "report.html").write_text(page)
+    # A window cannot be narrower than 500 pixels; a frame can.
+    frame_of = (
+        f'<body style="margin:0"><iframe src="report.html" width="{width}" height="4000" style="border:0"></iframe>'
+    )
+    (tmp_path / "frame.html").write_text(frame_of)
+    picture, console, urls = browse(tmp_path, (tmp_path / "frame.html").as_uri(), max(width, 500))
+    assert console == []
+    assert urls == set()
+    pixels = imread(picture)[:, :width, :3]
+    ink = np.abs(pixels - pixels[0, 0]).max(axis=2) > 0.2
+    rows, columns = np.flatnonzero(ink.any(axis=1)), np.flatnonzero(ink.any(axis=0))
+    assert rows.max() > 1500  # the page is long, and drawn to its end
+    assert columns.max() < width - 4  # and nothing is cut off at the right
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: the page is not looked at")
+def test_a_complaint_or_a_request_would_be_seen(tmp_path):
+    """The test above could fail."""
+    page = tmp_path / "bad.html"
+    page.write_text('<img src="http://127.0.0.1:9/x.png"><script>console.error("trouble")</script>')
+    _, console, urls = browse(tmp_path, page.as_uri(), 500)
+    assert any("trouble" in line for line in console)
+    assert urls == {"http://127.0.0.1:9/x.png"}
