@@ -29,6 +29,9 @@ from steelyard.weights import effective_sample_size, flatten, normalise
 
 COMPARED_ROWS = 3000  # of each domain; all rows serve the final fit
 N_FOLDS = 5
+# On few rows much of a difference is how the folds fell: they are dealt three times.
+FEW_ROWS, N_DEALS = 500, 3
+SEPARABLE = 2.0  # effective rows of the linear ratio below which source and target are all but separable
 N_GAUSSIANS = 100
 ENOUGH_FOR_PROCESSES = 20_000  # numbers of the source table
 ONE_STEP = "one-step"
@@ -125,8 +128,8 @@ def learners(classify: bool, n_rows: int, n_columns: int) -> dict[str, Any]:
 
 
 NO_JUDGE = (
-    "Source and target share no region, so nothing can be judged for the target: the plain fit is kept, and how good "
-    "it is there is not known."
+    "Source and target share next to no region, so nothing can be judged for the target: the plain fit is kept, and "
+    "how good it is there is not known."
 )
 # How often `fit_best` calls `advance`, at most.
 N_STEPS = 3 * len(WEIGHTINGS) + 5
@@ -160,12 +163,13 @@ def fit_best(
     n_folds = N_FOLDS if codes is None else int(min(N_FOLDS, np.bincount(codes).min()))
     if n_folds < 2 or len(rows) < 2 * N_FOLDS:
         raise InputError(f"{len(rows)} rows (of the rarest class {n_folds}) are too few to compare methods.")
-    fold = deal_at_random(len(rows), n_folds, rng, codes)
+    n_deals = N_DEALS if len(rows) <= FEW_ROWS else 1
+    folds = [deal_at_random(len(rows), n_folds, rng, codes) for _ in range(n_deals)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SteelyardWarning)  # rough weights show in the standard errors
         advance("weighing")
         judge = judging_weights(rows, goal_rows)
-        held_out = _held_out(rows, labels, goal_rows, fold, classes, advance)
+        held_out = _held_out(rows, labels, goal_rows, folds, classes, advance)
         comparison = _choose(held_out, judge, shifted, classes, labels, rng)
         advance("fitting the chosen model on all rows")
         model = _final(comparison.methods[comparison.chosen], X, y, goal, classify)
@@ -181,15 +185,18 @@ def _draw(n_rows: int, rng: np.random.Generator) -> IntArray:
 
 
 def judging_weights(rows: FloatArray, goal: FloatArray) -> FloatArray | None:
-    """The mean of two bounded ratios, which err in different ways; None where source and target share no region.
+    """The mean of two bounded ratios, which err in different ways.
 
     One has linear log-odds, which sees shifts along many columns at once, the other is a sum of Gaussians, which sees
-    curved ones. Plain ratios would let a handful of rows decide.
+    curved ones. Plain ratios would let a handful of rows decide. None where source and target share no region, or
+    next to none: there is nothing to judge by.
     """
     try:
         linear = linear_judge().fit(rows, target=Target(goal)).weights_
         smooth = RULSIF(JUDGE_ETA[1], random_state=0).fit(rows, target=Target(goal)).weights_
     except NoOverlapError:
+        return None
+    if effective_sample_size(linear) < SEPARABLE:
         return None
     bounded = normalise(linear / (1 - JUDGE_ETA[0] + JUDGE_ETA[0] * linear))
     return np.asarray((bounded + smooth) / 2)
@@ -201,7 +208,7 @@ class _HeldOut:
 
     learner: str
     weighting: str
-    predictions: FloatArray
+    predictions: FloatArray  # deal of the folds by row, and by class
     effective_rows: float
 
 
@@ -209,21 +216,21 @@ def _held_out(
     rows: FloatArray,
     labels: NDArray[Any],
     goal: FloatArray,
-    fold: IntArray,
+    folds: list[IntArray],
     classes: NDArray[Any],
     advance: Callable[[str], None],
 ) -> list[_HeldOut]:
     weights = {weighting: _weights(weighting, rows, goal) for weighting in WEIGHTINGS}
-    least = int(min(np.sum(fold != f) for f in range(fold.max() + 1)))
+    least = int(min(np.sum(fold != f) for fold in folds for f in range(fold.max() + 1)))
     tried = learners(len(classes) > 0, least, rows.shape[1])
     jobs = [
-        delayed(_weighted_method)(rows, labels, fold, classes, name, model, weighting.name, found)
+        delayed(_weighted_method)(rows, labels, folds, classes, name, model, weighting.name, found)
         for weighting, found in weights.items()
         for name, model in tried.items()
         if found is not None  # where source and target share no region there is no such weighting
     ]
     # The slowest first, so that no processor waits for it at the end.
-    jobs.insert(0, delayed(_one_step_method)(rows, labels, goal, fold, classes))
+    jobs.insert(0, delayed(_one_step_method)(rows, labels, goal, folds, classes))
     advance("comparing methods")
     # Other processes take seconds to start; small tables are done by then.
     n_jobs = (os.cpu_count() or 1) if len(rows) * rows.shape[1] >= ENOUGH_FOR_PROCESSES else 1
@@ -239,7 +246,7 @@ def _held_out(
 def _weighted_method(
     rows: FloatArray,
     labels: NDArray[Any],
-    fold: IntArray,
+    folds: list[IntArray],
     classes: NDArray[Any],
     learner: str,
     model: Any,
@@ -249,11 +256,11 @@ def _weighted_method(
     def fit(train: IntArray) -> Any:
         return _fit_weighted(model, rows[train], labels[train], weights[train])
 
-    return _HeldOut(learner, weighting, _predict_folds(fit, rows, fold, classes), effective_sample_size(weights))
+    return _HeldOut(learner, weighting, _predict_folds(fit, rows, folds, classes), effective_sample_size(weights))
 
 
 def _one_step_method(
-    rows: FloatArray, labels: NDArray[Any], goal: FloatArray, fold: IntArray, classes: NDArray[Any]
+    rows: FloatArray, labels: NDArray[Any], goal: FloatArray, folds: list[IntArray], classes: NDArray[Any]
 ) -> _HeldOut | None:
     """None where source and target share no region."""
     model = OneStepClassifier(random_state=0) if len(classes) else OneStepRegressor(random_state=0)
@@ -265,7 +272,7 @@ def _one_step_method(
         return fitted
 
     try:
-        predictions = _predict_folds(fit, rows, fold, classes)
+        predictions = _predict_folds(fit, rows, folds, classes)
     except NoOverlapError:
         return None
     return _HeldOut(ONE_STEP, ONE_STEP, predictions, float(np.mean(effective)) * len(rows))
@@ -289,16 +296,18 @@ def _fit_weighted(model: Any, rows: FloatArray, labels: NDArray[Any], weights: F
 
 
 def _predict_folds(
-    fit: Callable[[IntArray], Any], rows: FloatArray, fold: IntArray, classes: NDArray[Any]
+    fit: Callable[[IntArray], Any], rows: FloatArray, folds: list[IntArray], classes: NDArray[Any]
 ) -> FloatArray:
-    """(n,) numbers, or (n, C) probabilities."""
-    predictions = np.zeros((len(rows), len(classes)) if len(classes) else len(rows))
-    for f in range(fold.max() + 1):
-        train, test = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
-        with warnings.catch_warnings(), one_blas_thread(), one_openmp_thread():
-            warnings.simplefilter("ignore", SteelyardWarning)  # rough weights show in the standard errors
-            model = fit(train)
-            predictions[test] = probabilities(model, rows[test]) if len(classes) else model.predict(rows[test])
+    """(deals, n) numbers, or (deals, n, C) probabilities."""
+    predictions = np.zeros((len(folds), len(rows), len(classes)) if len(classes) else (len(folds), len(rows)))
+    for deal, fold in enumerate(folds):
+        for f in range(fold.max() + 1):
+            train, test = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
+            with warnings.catch_warnings(), one_blas_thread(), one_openmp_thread():
+                warnings.simplefilter("ignore", SteelyardWarning)  # rough weights show in the standard errors
+                model = fit(train)
+                found = probabilities(model, rows[test]) if len(classes) else model.predict(rows[test])
+            predictions[deal, test] = found
     return predictions
 
 
@@ -390,16 +399,16 @@ def choose(methods: tuple[Method, ...], plain: int, best: int, shifted: bool) ->
 
 
 def _losses(predictions: FloatArray, truth: FloatArray) -> FloatArray:
-    """Squared error of each row; over the classes, that is the Brier score."""
-    squares = np.square(predictions - truth)
+    """Squared error of each row, averaged over the deals; over the classes, that is the Brier score."""
+    squares = np.square(predictions - truth).mean(axis=0)
     return np.asarray(squares.sum(axis=1) if squares.ndim == 2 else squares)
 
 
 def _readable(predictions: FloatArray, truth: FloatArray) -> FloatArray:
     """What people read, row by row: right or wrong, or the squared error."""
-    if predictions.ndim == 2:
-        return (predictions.argmax(axis=1) == truth.argmax(axis=1)).astype(np.float64)
-    return np.square(predictions - truth)
+    if predictions.ndim == 3:
+        return np.asarray((predictions.argmax(axis=2) == truth.argmax(axis=1)).mean(axis=0))
+    return _losses(predictions, truth)
 
 
 def _final(method: Method, X: FloatArray, y: NDArray[Any], goal: FloatArray, classify: bool) -> Any:

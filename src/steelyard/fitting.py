@@ -74,7 +74,9 @@ def read_labels(column: Column, where: str, task: str) -> Labels:
         text.astype(str), return_index=True, return_inverse=True, return_counts=True
     )
     if len(classes) < 2:
-        raise TableError(f"{where}, column {column.name!r}: every label is {str(classes[0])!r}; two classes are needed.")
+        raise TableError(
+            f"{where}, column {column.name!r}: every label is {str(classes[0])!r}; two classes are needed."
+        )
     if counts.min() < 2:
         rare = int(counts.argmin())
         line = int(np.flatnonzero(present)[first[rare]]) + 2
