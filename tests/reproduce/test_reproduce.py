@@ -25,7 +25,7 @@ from steelyard.reproduce.plan import Cell, Experiment, printed, stream
 from steelyard.reproduce.report import Entry, Section, markdown
 from steelyard.reproduce.runner import compute, run_missing
 from steelyard.reproduce.store import Outcome, open_store, settings_key
-from steelyard.reproduce.summary import best_and_comparable, paired_p_value, summarise
+from steelyard.reproduce.summary import Summary, best_and_comparable, paired_p_value, summarise
 
 
 def reproduce(*words):
@@ -227,6 +227,39 @@ def test_a_tiny_benchmark_table(published_data, tmp_path):
     assert all(float(row["mean"]) > 0 for row in rows)
 
 
+def test_a_tiny_table_of_choices(published_data, tmp_path):
+    protocol = tmp_path / "tiny.toml"
+    protocol.write_text(
+        "[sizes]\nauto = { source = 40, target = 30 }\nheart = { source = 40, target = 30 }\n"
+        "[synthetic]\nslope = 16.0\ndirections = 2\nleast_of_a_class = 10\n[variants]\n"
+    )
+    words = ["--trials", "2", "--first-trial", "1000", "--jobs", "1", "--set", f"protocol={protocol}"]
+    done = reproduce("choice", *words, "--out", str(tmp_path / "results"))
+    assert done.exit_code == 0, done.output
+    assert "ERM kept" in done.output
+    rows = read_csv(tmp_path / "results" / "choice.csv")
+    assert [(row["data"], row["method"]) for row in rows] == [
+        (data, method) for data in ("auto", "heart") for method in ("ERM", "chosen")
+    ]
+
+
+def test_the_share_of_kept_plain_fits_and_the_limit_are_counted():
+    from steelyard.reproduce import choice
+
+    names = ["auto", "bike", "heart"]
+    plain = np.array([1.0, 2.0, 3.0, 4.0])
+    chosen = {"auto": plain - [0.5, 0.4, 0.5, 0.6], "bike": plain * 1.05, "heart": plain + np.array([0, 0, 0, 0.01])}
+    errors = {(name, choice.ERM): plain for name in names} | {(name, choice.CHOSEN): chosen[name] for name in names}
+    settings = {"protocol": {"sizes": dict.fromkeys(names), "variants": {}}}
+    rows = [type("Row", (), {"trials": 4})]
+    (section,) = choice.sections(Summary(rows, errors, settings))
+    found = {line[0].text: [entry.text for entry in line] for line in section.rows}
+    assert [found[name][3] for name in names] == ["0.800", "1.050", "1.001"]
+    assert [found[name][5] for name in names] == ["0%", "0%", "75%"]
+    assert [line[3].bold for line in section.rows] == [True, False, False]
+    assert "1 of 3. Above 1.02 times ERM: bike." in section.remark
+
+
 def test_splits_of_table_2(published_data):
     settings = EXPERIMENTS["benchmark"].settled({})
     for data in ("auto", "sonar", "sonar, other side", "wine, half the source rows"):
@@ -295,13 +328,14 @@ STORED = [
     ("toy", Cell("toy", "RIWERM (Tukey)", 7)),
     ("coupling", Cell("outliers", "one-step", 3)),
     ("benchmark", Cell("heart", "one-step", 1)),
+    ("choice", Cell("sonar", "chosen", 2)),
     ("benchmark", Cell("wine, other side", "EIWERM", 2)),
 ]
 
 
 @pytest.mark.parametrize(("name", "cell"), STORED, ids=lambda value: str(value))
 def test_published_results_are_what_the_code_computes(request, tmp_path, name, cell):
-    if name == "benchmark":
+    if name in ("benchmark", "choice"):
         request.getfixturevalue("published_data")
     experiment = EXPERIMENTS[name]
     path = Path(__file__).parents[2] / "results" / f"{experiment.file}.sqlite"

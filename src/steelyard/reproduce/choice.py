@@ -58,7 +58,7 @@ def sections(summary: Summary) -> list[Section]:
         better += lower
         if ratio > WORST:
             worse.append(name)
-        kept.append(float(np.mean(chosen == plain)))
+        kept.append(float(np.mean(np.isclose(chosen, plain, rtol=1e-9))))
         entries = [name, f"{plain.mean():.4g}", f"{chosen.mean():.4g}", f"{ratio:.3f}", f"{p:.2g}", f"{kept[-1]:.0%}"]
         lines.append([Entry(text, lower and i == 3) for i, text in enumerate(entries)])
     note = (
