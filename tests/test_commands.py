@@ -109,8 +109,8 @@ def test_help_teaches():
 
 
 def test_formulas_in_csv_are_defused():
-    text = csv_text(["=A1", "name"], [["@cmd", 1.5], ["plain", -2.0], ["-3+4", "+1"]])
-    assert text == "'=A1,name\n'@cmd,1.5\nplain,-2.0\n'-3+4,'+1\n"
+    text = csv_text(["=A1", "name"], [["@cmd", 1.5], ["plain", -2.0], ["-3+4", "+1"], ["-1", "-2.5"]])
+    assert text == "'=A1,name\n'@cmd,1.5\nplain,-2.0\n'-3+4,'+1\n-1,-2.5\n"
 
 
 def test_files_appear_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -108,7 +108,7 @@ def test_held_out_losses_are_those_of_plain_cross_validation():
             losses[fold == f] += (model.predict(X[fold == f]) - y[fold == f]) ** 2 / 3
     linear = next(m for m in found.methods if m.name == "linear, no weights")
     assert linear.source_loss == pytest.approx(losses.mean())
-    judge = judging_weights(X, goal)
+    judge, _ = judging_weights(X, goal)
     assert linear.loss == pytest.approx(losses @ judge / judge.sum())
 
 
@@ -122,7 +122,7 @@ def test_the_same_seed_gives_the_same_choice(shifted, fitted):
 def test_the_judge_is_bounded_and_rises_towards_the_target():
     rng = np.random.default_rng(2)
     X, goal = rng.normal(size=(400, 2)), rng.normal([1.0, 0.0], 1, size=(400, 2))
-    judge = judging_weights(X, goal)
+    judge, _ = judging_weights(X, goal)
     assert judge.mean() == pytest.approx(1)
     truth = np.exp(X[:, 0] - 0.5)
     assert np.corrcoef(np.argsort(np.argsort(judge)), np.argsort(np.argsort(truth)))[0, 1] > 0.9

@@ -272,7 +272,7 @@ def test_evaluate_and_predict_refuse_in_one_line(folder, tmp_path):
     ],
 )
 def test_what_counts_as_classes(values, kind, task, classes):
-    assert read_labels(Column("y", kind, np.array(values)), "t", task).classes == classes
+    assert read_labels(Column("y", kind, np.array(values)), "t", task, str).classes == classes
 
 
 def test_demo_ends_with_the_report(tmp_path):

@@ -15,6 +15,14 @@ from steelyard.errors import InputError, ModelError
 from steelyard.store import TRUSTED, TableModel, encode_labels, load_model, model_files
 from steelyard.tables import as_frame
 
+ABOUT = {
+    "method": "one-step",
+    "plain_method": "linear, no weights",
+    "kept_plain": False,
+    "measure": "accuracy",
+    "performance": {},
+}
+
 
 def table(seed=0, n=80):
     rng = np.random.default_rng(seed)
@@ -37,7 +45,7 @@ def model():
     y = (X[:, 0] > 0).astype(int)
     chosen = OneStepClassifier(random_state=0).fit(X, y, target=encoding.transform(table(1)))
     plain = WeightedClassifier(LogisticRegression(), flattening=0).fit(X, y, target=encoding.transform(table(1)))
-    return TableModel(encoding, chosen, plain, "y", ("no", "yes"), {"method": "one-step"})
+    return TableModel(encoding, chosen, plain, "y", ("no", "yes"), ABOUT)
 
 
 def test_a_model_comes_back_as_it_was(model, tmp_path):
@@ -79,6 +87,7 @@ def test_a_model_that_wants_other_types_is_not_loaded(model, tmp_path):
         ("model.json", b"{", "cannot be read"),
         ("model.json", b"[]", "cannot be read"),
         ("model.json", b'{"format": 99}', "has format 99; this version reads 1"),
+        ("model.json", b'{"format": 1, "label": "y"}', "lacks .*'method'"),
         ("model.skops", b"PK garbage", "cannot be read"),
         ("model.skops", None, "There is no"),
     ],
@@ -116,7 +125,7 @@ def test_a_text_column_survives(tmp_path):
     y = np.array(["nurse" in job for job in jobs]).astype(float)
     fitted = WeightedRegressor(Ridge(), flattening=0).fit(X, y, target=X)
     assert fitted.score(X, y) > 0.5  # one pooled column could not know
-    model = TableModel(encoding, fitted, fitted, "y", (), {})
+    model = TableModel(encoding, fitted, fitted, "y", (), ABOUT)
     again = load_model(saved(tmp_path / "run", model))
     np.testing.assert_allclose(again.predict(frame), model.predict(frame), rtol=1e-12)
 

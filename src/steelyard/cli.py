@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +38,9 @@ def main(
     ] = False,
 ) -> None:
     """What every command shares: `--version`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ± shows a question mark, not a traceback
 
 
 Source = Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you have.")]
@@ -96,10 +101,13 @@ def weigh(
             typer.echo(json.dumps(summary))
         elif not quiet:
             Console().print(
-                f"{summary['rows']} weights in {out}, worth {summary['effective_rows']:.0f} equally weighted rows; the "
-                f"largest is {summary['largest']:.2f}.",
+                f"{summary['rows']:,} weights in {escape(str(out))}, worth {summary['effective_rows']:,.0f} equally "
+                f"weighted rows; the largest is {summary['largest']:.2f}.",
                 highlight=False,
+                soft_wrap=True,
             )
+            for note in summary["notes"]:
+                Console(stderr=True).print(escape(f"Note: {note}"), style="yellow", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -117,7 +125,7 @@ def fit(
 ) -> None:
     """Diagnose the shift, compare plain and weighted models for the target, keep the best, and draw a page.
 
-    Three learners (linear, smooth, boosting) are fitted without weights, with flattened, plain and relative importance
+    Three learners (linear, smooth, boosting) are fitted without weights, with flattened and with relative importance
     weights, and one-step; all are judged on held-out source rows weighted to look like the target. The plain model
     stays unless another is better by more than one standard error. Labels in the target file are never used here:
     see steelyard evaluate.
@@ -153,7 +161,9 @@ def predict(
             typer.echo(json.dumps(summary))
         elif not quiet:
             Console().print(
-                f"{summary['rows']:,} predictions of {summary['method']} in {escape(str(out))}.", highlight=False
+                f"{summary['rows']:,} predictions of {summary['method']} in {escape(str(out))}.",
+                highlight=False,
+                soft_wrap=True,
             )
 
 
@@ -183,7 +193,7 @@ def demo(
     ),
     seed: Seed = 0,
 ) -> None:
-    """`steelyard fit` on embedded real data: small cells to learn from, large ones to predict."""
+    """`steelyard fit` on embedded data: a courier's deliveries in town to learn from, the suburbs to predict."""
     from steelyard import demo as show
 
     with _errors():
@@ -198,7 +208,9 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except SteelyardError as error:
-        Console(stderr=True).print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        # A column name may have line ends; an error is one line all the same.
+        line = " ".join(str(error).split())
+        Console(stderr=True).print(f"[bold red]Error:[/] {escape(line)}", highlight=False, soft_wrap=True)
         raise typer.Exit(2) from error
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,15 @@ from rich.table import Table
 from steelyard.arrays import FloatArray
 from steelyard.compare import N_STEPS, paired_gain
 from steelyard.diagnose import Findings, diagnose
-from steelyard.encode import learn_encoding, match_frames
-from steelyard.errors import TableError
-from steelyard.fitting import Run, class_name, fit_tables, predictions_csv, report, unseen_levels
-from steelyard.output import check_folder, csv_text, write_folder, write_whole
+from steelyard.encode import in_words, is_number, learn_encoding, match_frames, mismatched
+from steelyard.errors import SteelyardWarning, TableError
+from steelyard.fitting import Run, fit_tables, predictions_csv, report, unseen_levels
+from steelyard.output import check_apart, check_folder, csv_text, write_folder, write_whole
 from steelyard.performance import Interval, bootstrap_t
 from steelyard.ratio import RULSIF, ULSIF
 from steelyard.report import words
 from steelyard.store import TableModel, encode_labels, load_model
-from steelyard.tables import Column, Frame, read_table
+from steelyard.tables import Column, Frame, place_of_row, read_table
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size
 
@@ -32,7 +34,9 @@ from steelyard.weights import effective_sample_size
 SAMPLE = 20_000
 
 
-def read(path: Path, progress: Progress, *, at_most: int | None, seed: int) -> Frame:
+def read(
+    path: Path, progress: Progress, *, at_most: int | None, seed: int, kinds: Mapping[str, str] | None = None
+) -> Frame:
     """A table from a file, with a bar that counts its rows."""
     task = progress.add_task(f"reading {path.name}", total=None, rows="")
     count = 0
@@ -42,9 +46,21 @@ def read(path: Path, progress: Progress, *, at_most: int | None, seed: int) -> F
         count += n_rows
         progress.update(task, rows=f"{count:,} rows")
 
-    frame = read_table(path, at_most=at_most, seed=seed, advance=advance)
+    frame = read_table(path, at_most=at_most, seed=seed, kinds=kinds, advance=advance)
     progress.remove_task(task)
     return frame
+
+
+def read_pair(source: Path, target: Path, progress: Progress, *, at_most: int | None, seed: int) -> tuple[Frame, Frame]:
+    """Two tables. A column that is text in one of them is read as text in both: 007 stays 007."""
+    kinds: dict[str, str] = {}
+    while True:
+        near = read(source, progress, at_most=at_most, seed=seed, kinds=kinds)
+        far = read(target, progress, at_most=at_most, seed=seed + 1, kinds=kinds)
+        differ = [name for name in mismatched(near, far) if name not in kinds]
+        if not differ:
+            return near, far
+        kinds |= dict.fromkeys(differ, "category")
 
 
 def split_label(frame: Frame, label: str | None, path: Path, *, needed: bool) -> tuple[Frame, NDArray[Any] | None]:
@@ -66,11 +82,9 @@ def diagnose_files(
     if out is not None:
         check_folder(out)
     with progress:
-        near = read(source, progress, at_most=SAMPLE, seed=seed)
-        far = read(target, progress, at_most=SAMPLE, seed=seed + 1)
+        near, far = read_pair(source, target, progress, at_most=SAMPLE, seed=seed)
         task = progress.add_task("comparing", total=None, rows="")
-        if label is not None and label in near.names and label in far.names:  # rows without a label say nothing here
-            near, far = near.take(near[label].present()), far.take(far[label].present())
+        near, far = _labelled(near, far, label, source, target)
         X, y = split_label(near, label, source, needed=True)
         X_target, y_target = split_label(far, label, target, needed=False)
         one, other = match_frames(X, X_target, f"{source} and {target}")
@@ -84,6 +98,18 @@ def diagnose_files(
             write_folder(out, {"findings.json": findings.to_json() + "\n", "report.html": page})
         progress.remove_task(task)
     return findings
+
+
+def _labelled(near: Frame, far: Frame, label: str | None, source: Path, target: Path) -> tuple[Frame, Frame]:
+    """Where both have labels, the rows that have one; a target without any keeps its rows and loses the column."""
+    if label is None or label not in near.names or label not in far.names:
+        return near, far
+    if not far[label].present().any():
+        return near, far.without(label)
+    for frame, path in ((near, source), (far, target)):
+        if frame[label].kind != "category" and np.isinf(frame[label].values).any():
+            raise TableError(f"{path}, column {label!r}: a label is infinite.")
+    return near.take(near[label].present()), far.take(far[label].present())
 
 
 def show_findings(findings: Findings, console: Console) -> None:
@@ -123,14 +149,18 @@ def weigh_files(
     source: Path, target: Path, label: str | None, eta: float, seed: int, out: Path, progress: Progress
 ) -> dict[str, Any]:
     """Write one weight a source row; give back what there is to say about them."""
+    check_apart(out, source, target)
     with progress:
-        near = split_label(read(source, progress, at_most=None, seed=seed), label, source, needed=True)[0]
-        far = split_label(read(target, progress, at_most=None, seed=seed), label, target, needed=False)[0]
+        tables = read_pair(source, target, progress, at_most=None, seed=seed)
+        near = split_label(tables[0], label, source, needed=True)[0]
+        far = split_label(tables[1], label, target, needed=False)[0]
         task = progress.add_task("weighing", total=None, rows="")
         one, other = match_frames(near, far, f"{source} and {target}")
         encoding = learn_encoding(one, other)
         ratio = RULSIF(eta, random_state=seed) if eta > 0 else ULSIF(random_state=seed)
-        weights = ratio.fit(encoding.transform(one), target=Target(encoding.transform(other))).weights_
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", SteelyardWarning)
+            weights = ratio.fit(encoding.transform(one), target=Target(encoding.transform(other))).weights_
         progress.remove_task(task)
     write_whole(out, csv_text(["row", "weight"], ([i + 1, float(w)] for i, w in enumerate(weights))))
     return {
@@ -138,6 +168,7 @@ def weigh_files(
         "effective_rows": effective_sample_size(weights),
         "largest": float(weights.max()),
         "out": str(out),
+        "notes": [str(warning.message) for warning in said],
     }
 
 
@@ -145,25 +176,20 @@ def fit_files(source: Path, target: Path, label: str, task: str, seed: int, out:
     """Fit on two files and write the folder."""
     check_folder(out)
     with progress:
-        near = read(source, progress, at_most=None, seed=seed)
-        far = read(target, progress, at_most=None, seed=seed)
+        near, far = read_pair(source, target, progress, at_most=None, seed=seed)
         split_label(near, label, source, needed=True)
-        run = fit_with_progress(near, far, label, (str(source), str(target)), task, seed, progress)
+        bar = progress.add_task("fitting", total=N_STEPS + 2, rows="")
+        run = fit_tables(
+            near,
+            far,
+            label,
+            names=(str(source), str(target)),
+            task=task,
+            seed=seed,
+            place=lambda row: place_of_row(source, row),
+            advance=lambda step: progress.update(bar, advance=1, description=step),
+        )
         write_folder(out, run.files)
-    return run
-
-
-def fit_with_progress(
-    source: Frame, target: Frame, label: str, names: tuple[str, str], task: str, seed: int, progress: Progress
-) -> Run:
-    """`fit_tables` with a bar."""
-    bar = progress.add_task("fitting", total=N_STEPS + 2, rows="")
-
-    def advance(step: str) -> None:
-        progress.update(bar, advance=1, description=step)
-
-    run = fit_tables(source, target, label, names=names, task=task, seed=seed, advance=advance)
-    progress.remove_task(bar)
     return run
 
 
@@ -182,7 +208,7 @@ def show_run(run: Run, out: Path, console: Console) -> None:
         style = "bold green" if i == run.comparison.chosen else "bold" if i == run.comparison.plain else ""
         table.add_row(m.name, f"{m.loss:.4g}", gain, f"{m.effective_rows:.0f}", style=style)
     console.print(table)
-    console.print(f"Expected {words.score_name(run.comparison.measure)} (95 %):", highlight=False)
+    console.print(f"Expected {words.score_name(run.comparison.measure)}:", highlight=False)
     for name, value in words.scores(run.comparison):
         console.print(f"  {name}: {value}", highlight=False)
     console.print(f"In {escape(str(out))}: {', '.join(sorted(run.files))}", highlight=False, soft_wrap=True)
@@ -192,8 +218,9 @@ def show_run(run: Run, out: Path, console: Console) -> None:
 def predict_file(folder: Path, table: Path, out: Path, progress: Progress) -> dict[str, Any]:
     """Write the predictions of a saved model for a file."""
     model = load_model(folder)
+    check_apart(out, table)
     with progress:
-        frame = read(table, progress, at_most=None, seed=0)
+        frame = read(table, progress, at_most=None, seed=0, kinds=model.kinds)
         write_whole(out, predictions_csv(model, frame, str(table)))
     return {"rows": len(frame), "method": model.about["method"], "out": str(out)}
 
@@ -202,7 +229,7 @@ def evaluate_file(folder: Path, table: Path, seed: int, progress: Progress) -> d
     """How good a saved model and the plain one are on labelled rows, beside what the fit had promised."""
     model = load_model(folder)
     with progress:
-        frame = read(table, progress, at_most=None, seed=0)
+        frame = read(table, progress, at_most=None, seed=0, kinds=model.kinds)
         split_label(frame, model.label, table, needed=True)
         column = frame[model.label]
         keep = column.present()
@@ -213,7 +240,6 @@ def evaluate_file(folder: Path, table: Path, seed: int, progress: Progress) -> d
             name: row_scores_of(model, frame, column.take(keep), plain=name == "plain", where=str(table))
             for name in ("chosen", "plain")
         }
-    rng = np.random.default_rng(seed)
     gain, error = paired_gain(rows["chosen"], rows["plain"], np.ones(len(frame)))
     return {
         "rows": len(frame),
@@ -221,11 +247,21 @@ def evaluate_file(folder: Path, table: Path, seed: int, progress: Progress) -> d
         "plain_method": model.about["plain_method"],
         "kept_plain": model.about["kept_plain"],
         "measure": model.about["measure"],
-        "found": {name: asdict(bootstrap_t(scores, np.ones(len(scores)), rng)) for name, scores in rows.items()},
+        "found": {name: asdict(_found(scores, model, seed)) for name, scores in rows.items()},
         "promised": model.about["performance"],
         "difference": gain,
         "difference_error": error if np.isfinite(error) else None,
     }
+
+
+def _found(scores: FloatArray, model: TableModel, seed: int) -> Interval:
+    """The mean score; a share of right ones has Wilson's interval, which knows that 3 of 3 is not certain."""
+    if not model.classes:
+        return bootstrap_t(scores, np.ones(len(scores)), np.random.default_rng(seed))
+    from scipy.stats import binomtest
+
+    around = binomtest(int(scores.sum()), len(scores)).proportion_ci(method="wilson")
+    return Interval(float(scores.mean()), float(around.low), float(around.high))
 
 
 def row_scores_of(model: TableModel, frame: Frame, label: Column, *, plain: bool, where: str) -> FloatArray:
@@ -233,11 +269,14 @@ def row_scores_of(model: TableModel, frame: Frame, label: Column, *, plain: bool
     predicted = model.predict(frame, plain=plain, where=where)
     at = f"{where}, column {label.name!r}"
     if model.classes:
-        truth = np.array([class_name(label.kind, value) for value in label.values], dtype=object)
+        truth = np.array([in_words(label.kind, value) for value in label.values], dtype=object)
         encode_labels(truth, model.classes, at)
         return (predicted == truth).astype(np.float64)
     if label.kind == "category":
-        raise TableError(f"{at}: the model predicts a number, and the labels are text (such as {label.values[0]!r}).")
+        bad = next(value for value in label.values if not is_number(value))
+        raise TableError(f"{at}: the model predicts a number, and not all labels are one (such as {bad!r}).")
+    if not np.isfinite(label.values).all():
+        raise TableError(f"{at}: a label is infinite.")
     return np.square(predicted.astype(np.float64) - label.values)
 
 
@@ -257,10 +296,17 @@ def show_evaluation(found: dict[str, Any], console: Console) -> None:
     if found["kept_plain"]:
         console.print("The plain model was kept.")
         return
-    better = found["difference"] > 0 if found["measure"] == "accuracy" else found["difference"] < 0
-    error = found["difference_error"]
-    sure = error is not None and abs(found["difference"]) > 1.96 * error
-    console.print(
-        f"The chosen model is {'better' if better else 'worse'} than the plain one"
-        f"{'' if sure else ', by less than chance could explain'}."
-    )
+    console.print(compared(found), highlight=False)
+
+
+def compared(found: dict[str, Any]) -> str:
+    """Whether the chosen model is better than the plain one, in words."""
+    difference, error = found["difference"], found["difference_error"]
+    if difference == 0:
+        return "The chosen model and the plain one are equally good here."
+    better = (difference > 0) == (found["measure"] == "accuracy")
+    words_of = f"The chosen model is {'better' if better else 'worse'} than the plain one"
+    from scipy.stats import t
+
+    sure = error is not None and found["rows"] > 1 and abs(difference) > t.ppf(0.975, found["rows"] - 1) * error
+    return f"{words_of}." if sure else f"{words_of} on these rows, by no more than chance could explain."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from steelyard.arrays import FloatArray, IntArray, one_blas_thread, one_openmp_t
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
 from steelyard.folds import deal_at_random
 from steelyard.onestep import OneStepClassifier, OneStepRegressor
-from steelyard.performance import Interval, bootstrap_t, linear_judge
+from steelyard.performance import Interval, bootstrap_t, expected_score, linear_judge
 from steelyard.ratio import RULSIF, ULSIF
 from steelyard.target import Target
 from steelyard.weighted import WeightedClassifier, WeightedRegressor
@@ -31,6 +31,7 @@ COMPARED_ROWS = 3000  # of each domain; all rows serve the final fit
 N_FOLDS = 5
 # On few rows much of a difference is how the folds fell: they are dealt three times.
 FEW_ROWS, N_DEALS = 500, 3
+ENOUGH = 30.0  # effective rows of the linear ratio from which on the target score has an interval
 SEPARABLE = 2.0  # effective rows of the linear ratio below which source and target are all but separable
 N_GAUSSIANS = 100
 ENOUGH_FOR_PROCESSES = 20_000  # numbers of the source table
@@ -86,6 +87,7 @@ class Comparison:
     classes: tuple[Any, ...]  # empty for regression
     performance: dict[str, Interval]  # "source": ERM's on the source; "plain", "chosen": on the target, if it is known
     measure: str
+    rough: bool = True  # whether the scores expected on the target come without an interval
 
     @property
     def kept_plain(self) -> bool:
@@ -156,21 +158,22 @@ def fit_best(
     advance : called before each step with its name.
     """
     rng = np.random.default_rng(random_state)
-    near = _draw(len(X), rng)
+    near = _draw(len(X), rng, np.unique(y, return_inverse=True)[1] if classify else None)
     far = _draw(len(goal), rng)
     rows, labels, goal_rows = X[near], y[near], goal[far]
     classes, codes = np.unique(labels, return_inverse=True) if classify else (np.zeros(0), None)
-    n_folds = N_FOLDS if codes is None else int(min(N_FOLDS, np.bincount(codes).min()))
-    if n_folds < 2 or len(rows) < 2 * N_FOLDS:
-        raise InputError(f"{len(rows)} rows (of the rarest class {n_folds}) are too few to compare methods.")
-    n_deals = N_DEALS if len(rows) <= FEW_ROWS else 1
-    folds = [deal_at_random(len(rows), n_folds, rng, codes) for _ in range(n_deals)]
+    folds = deal_without_copies(rows, labels, codes, rng)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SteelyardWarning)  # rough weights show in the standard errors
         advance("weighing")
-        judge = judging_weights(rows, goal_rows)
+        judge, enough = judging_weights(rows, goal_rows)
         held_out = _held_out(rows, labels, goal_rows, folds, classes, advance)
         comparison = _choose(held_out, judge, shifted, classes, labels, rng)
+        scores = [
+            _readable(held_out[i].predictions, _truth(labels, classes)) for i in (comparison.plain, comparison.chosen)
+        ]
+        performance = _expected(scores, rows, goal_rows, folds[0], judge, enough, rng)
+        comparison = replace(comparison, performance=performance, rough=not enough)
         advance("fitting the chosen model on all rows")
         model = _final(comparison.methods[comparison.chosen], X, y, goal, classify)
         advance("fitting the plain model on all rows")
@@ -180,26 +183,56 @@ def fit_best(
     return Fitted(comparison, model, plain, np.asarray(model.weights_))
 
 
-def _draw(n_rows: int, rng: np.random.Generator) -> IntArray:
-    return np.sort(rng.permutation(n_rows)[:COMPARED_ROWS])
+def _draw(n_rows: int, rng: np.random.Generator, codes: IntArray | None = None) -> IntArray:
+    """Rows to compare on; of each class enough for the folds, if there are."""
+    order = rng.permutation(n_rows)
+    if codes is None or n_rows <= COMPARED_ROWS:
+        return np.sort(order[:COMPARED_ROWS])
+    wanted = [np.flatnonzero(codes[order] == c)[: 2 * N_FOLDS] for c in range(codes.max() + 1)]
+    first = order[np.concatenate(wanted)]
+    rest = order[~np.isin(order, first)][: max(0, COMPARED_ROWS - len(first))]
+    return np.sort(np.concatenate([first, rest]))
 
 
-def judging_weights(rows: FloatArray, goal: FloatArray) -> FloatArray | None:
+def deal_without_copies(
+    rows: FloatArray, labels: NDArray[Any], codes: IntArray | None, rng: np.random.Generator
+) -> list[IntArray]:
+    """Folds of the rows, dealt once or three times. Copies of a row share its fold, or a fit would know the answer."""
+    _, first, copy_of = np.unique(np.column_stack([rows, labels]), axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)  # distinct rows in the order of the table
+    place = np.empty(len(first), dtype=np.intp)
+    place[order] = np.arange(len(first))
+    groups = None if codes is None else codes[first[order]]
+    n_folds = N_FOLDS if groups is None else int(min(N_FOLDS, np.bincount(groups).min()))
+    if n_folds < 2 or len(first) < 2 * N_FOLDS:
+        few = "" if groups is None else f", {n_folds} of the rarest class"
+        raise InputError(
+            f"The source has {len(first)} distinct labelled rows{few}: too few to compare methods. At least "
+            f"{2 * N_FOLDS} are needed, and two of each class."
+        )
+    n_deals = N_DEALS if len(rows) <= FEW_ROWS else 1
+    dealt = [deal_at_random(len(first), n_folds, rng, groups) for _ in range(n_deals)]
+    return [fold[place[copy_of]] for fold in dealt]
+
+
+def judging_weights(rows: FloatArray, goal: FloatArray) -> tuple[FloatArray | None, bool]:
     """The mean of two bounded ratios, which err in different ways.
 
     One has linear log-odds, which sees shifts along many columns at once, the other is a sum of Gaussians, which sees
     curved ones. Plain ratios would let a handful of rows decide. None where source and target share no region, or
-    next to none: there is nothing to judge by.
+    next to none: there is nothing to judge by. And whether the linear ratio, unbounded, rests on enough rows for an
+    estimate with an interval.
     """
     try:
         linear = linear_judge().fit(rows, target=Target(goal)).weights_
         smooth = RULSIF(JUDGE_ETA[1], random_state=0).fit(rows, target=Target(goal)).weights_
     except NoOverlapError:
-        return None
-    if effective_sample_size(linear) < SEPARABLE:
-        return None
+        return None, False
+    size = effective_sample_size(linear)
+    if size < SEPARABLE:
+        return None, False
     bounded = normalise(linear / (1 - JUDGE_ETA[0] + JUDGE_ETA[0] * linear))
-    return np.asarray((bounded + smooth) / 2)
+    return np.asarray((bounded + smooth) / 2), size >= ENOUGH
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,7 +379,7 @@ def _choose(
     labels: NDArray[Any],
     rng: np.random.Generator,
 ) -> Comparison:
-    truth = (labels[:, None] == classes).astype(np.float64) if len(classes) else labels.astype(np.float64)
+    truth = _truth(labels, classes)
     losses = np.array([_losses(h.predictions, truth) for h in held_out])
     plain = min((i for i, h in enumerate(held_out) if h.weighting == PLAIN.name), key=lambda i: float(losses[i].mean()))
     weights = np.ones(len(labels)) if judge is None else judge
@@ -366,7 +399,6 @@ def _choose(
     )
     best = max(range(len(methods)), key=lambda i: methods[i].gain)
     chosen, reason = (plain, NO_JUDGE) if judge is None else choose(methods, plain, best, shifted)
-    best_scores, plain_scores = (_readable(held_out[i].predictions, truth) for i in (chosen, plain))
     return Comparison(
         methods,
         chosen,
@@ -375,13 +407,43 @@ def _choose(
         len(labels),
         reason,
         tuple(classes.tolist()),
-        {
-            "source": bootstrap_t(plain_scores, np.ones(len(labels)), rng),
-            **({} if judge is None else {"plain": bootstrap_t(plain_scores, judge, rng)}),
-            **({} if judge is None else {"chosen": bootstrap_t(best_scores, judge, rng)}),
-        },
+        {},
         "accuracy" if len(classes) else "squared error",
     )
+
+
+def _truth(labels: NDArray[Any], classes: NDArray[Any]) -> FloatArray:
+    return (labels[:, None] == classes).astype(np.float64) if len(classes) else labels.astype(np.float64)
+
+
+def _expected(
+    scores: list[FloatArray],
+    rows: FloatArray,
+    goal: FloatArray,
+    fold: IntArray,
+    judge: FloatArray | None,
+    enough: bool,
+    rng: np.random.Generator,
+) -> dict[str, Interval]:
+    """Scores of the plain and the chosen method, on the source and as expected on the target.
+
+    With enough rows in common the estimate of `target_performance`. With fewer its corrections run wild: then the mean
+    under the bounded judge, which is too good rather than too bad, and no interval.
+    """
+    plain, chosen = scores
+    found = {"source": bootstrap_t(plain, np.ones(len(plain)), rng)}
+    if judge is None:
+        return found
+    same = np.array_equal(plain, chosen)
+    for name, values in (("plain", plain), ("chosen", chosen)):
+        if name == "chosen" and same:
+            found[name] = found["plain"]
+        elif enough:
+            found[name] = expected_score(values, rows, goal, linear_judge(), fold, rng).target
+        else:
+            mean = float(values @ judge / judge.sum())
+            found[name] = Interval(mean, None, None)
+    return found
 
 
 def choose(methods: tuple[Method, ...], plain: int, best: int, shifted: bool) -> tuple[int, str]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steelyard.arrays import FloatArray
-from steelyard.errors import ColumnMismatchError
+from steelyard.errors import ColumnMismatchError, InputError
 from steelyard.tables import Column, Frame
 
 # A level of a category has a column of its own if a domain has this share of it; the rest are pooled.
@@ -21,6 +21,7 @@ MOST_LEVELS = 30
 # pooled column would.
 POOLED = 0.5
 TEXT_FEATURES = 8
+LARGEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -126,9 +127,21 @@ def match_frames(source: Frame, target: Frame, where: str = "Source and target")
         )
     if not source.names:
         raise ColumnMismatchError(f"{where} have no columns to compare.")
+    for frame, side in ((source, "source"), (target, "target")):
+        huge = next((c for c in frame.columns if c.kind == "number" and _largest(c) > LARGEST), None)
+        if huge is not None:
+            raise InputError(
+                f"{where}: column {huge.name!r} of the {side} has values as large as {_largest(huge):.3g}, whose "
+                "squares are out of range. Rescale it."
+            )
     pairs = [_one_kind(column, target[column.name]) for column in source.columns]
     ours, theirs = zip(*pairs, strict=True)
     return Frame(tuple(ours), source.n_rows), Frame(tuple(theirs), target.n_rows)
+
+
+def _largest(column: Column) -> float:
+    finite = column.values[np.isfinite(column.values)]
+    return float(np.max(np.abs(finite), initial=0.0))
 
 
 def _some(names: list[str]) -> str:
@@ -136,12 +149,34 @@ def _some(names: list[str]) -> str:
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown or "none"
 
 
+def mismatched(source: Frame, target: Frame) -> list[str]:
+    """Columns that are text only because they are in the other table: their files should be read as text."""
+    pairs = [(column, target[column.name]) for column in source.columns if column.name in target.names]
+    return [one.name for one, other in pairs if one.kind != other.kind and _kinds(one, other) == "category"]
+
+
+def _kinds(one: Column, other: Column) -> str:
+    """The kind that both can have. A column without any value can have any; numbers and booleans are numbers."""
+    if one.kind == other.kind or not other.present().any():
+        return one.kind
+    if not one.present().any():
+        return other.kind
+    return "number" if {one.kind, other.kind} == {"number", "boolean"} else "category"
+
+
 def _one_kind(one: Column, other: Column) -> tuple[Column, Column]:
-    if one.kind == other.kind:
-        return one, other
-    if "category" in (one.kind, other.kind):
-        return tuple(Column(c.name, "category", _as_text(c)) for c in (one, other))  # type: ignore[return-value]
-    return tuple(Column(c.name, "number", c.values) for c in (one, other))  # type: ignore[return-value]
+    kind = _kinds(one, other)
+    return _as_kind(one, kind), _as_kind(other, kind)
+
+
+def _as_kind(column: Column, kind: str) -> Column:
+    if column.kind == kind:
+        return column
+    if kind == "category":
+        return Column(column.name, kind, _as_text(column))
+    # Either a boolean among numbers, or a column without any value.
+    values = np.full(len(column.values), np.nan) if column.kind == "category" else column.values
+    return Column(column.name, kind, values)
 
 
 def learn_encoding(source: Frame, target: Frame) -> Encoding:
@@ -191,13 +226,37 @@ def _series(name: str, text: NDArray[Any]) -> Any:
 def _as_numbers(column: Column) -> NDArray[np.float64]:
     if column.kind != "category":
         return np.where(np.isfinite(column.values), column.values, np.nan)
-    bad = next((value for value in column.values if value is not None), None)
+    bad = next((value for value in column.values if value is not None and not is_number(value)), None)
+    if bad is None and not column.present().any():
+        return np.full(len(column.values), np.nan)
     raise ColumnMismatchError(
         f"Column {column.name!r} held numbers when the model was fitted, and holds text now (for example {bad!r})."
     )
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _as_text(column: Column) -> NDArray[Any]:
     if column.kind == "category":
         return column.values
-    return np.array([None if np.isnan(value) else f"{value:g}" for value in column.values], dtype=object)
+    return np.array(
+        [None if np.isnan(value) else in_words(column.kind, value) for value in column.values], dtype=object
+    )
+
+
+def in_words(kind: str, value: Any) -> str:
+    """A value of a column as text, as a table would have it."""
+    if kind == "category":
+        return str(value)
+    if kind == "boolean":
+        return "true" if value else "false"
+    if kind == "date":
+        return str(np.datetime64(round(float(value) * 86_400_000), "ms")).removesuffix("T00:00:00.000")
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from steelyard.arrays import BoolArray, FloatArray, IntArray
 from steelyard.compare import Comparison, fit_best
 from steelyard.diagnose import Findings, diagnose
 from steelyard.diagnose.findings import BEYOND
-from steelyard.encode import Encoding, learn_encoding, match_frames
+from steelyard.encode import Encoding, in_words, is_number, learn_encoding, match_frames
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning, TableError
 from steelyard.output import csv_text
 from steelyard.ratio import ULSIF
@@ -53,39 +53,55 @@ class Run:
     files: dict[str, str | bytes]
 
 
-def read_labels(column: Column, where: str, task: str) -> Labels:
-    """Labels of the source; an error that says where for those a model cannot learn from."""
+def read_labels(column: Column, where: str, task: str, place: Callable[[int], str]) -> Labels:
+    """Labels of the source; an error that says where for those a model cannot learn from.
+
+    Parameters
+    ----------
+    where : name of the table.
+    place : where a row is in it, in words.
+    """
     present = column.present()
-    values = column.values[present]
+    values, rows = column.values[present], np.flatnonzero(present)
     if column.kind == "date":
         raise TableError(f"{where}, column {column.name!r}: the label is a date. Give a number or a category.")
     if not len(values):
         raise TableError(f"{where}, column {column.name!r}: no row has a label.")
+    if column.kind == "category":
+        _refuse_stray_text(column.name, values, rows, where, task, place)
+    elif not np.isfinite(values).all():
+        bad = int(rows[np.flatnonzero(~np.isfinite(values))[0]])
+        raise TableError(f"{where}, {place(bad)}, column {column.name!r}: the label is infinite.")
     if not _are_classes(column.kind, values, task):
-        if column.kind == "category":
-            bad = int(np.flatnonzero(present)[0])
-            raise TableError(
-                f"{where}, line {bad + 2}, column {column.name!r}: {column.values[bad]!r} is no number, as regression "
-                "needs."
-            )
         return Labels(column.name, values.astype(np.float64), present, ())
-    text = np.array([class_name(column.kind, v) for v in values], dtype=object)
-    classes, first, codes, counts = np.unique(
-        text.astype(str), return_index=True, return_inverse=True, return_counts=True
-    )
+    text = np.array([in_words(column.kind, v) for v in values])
+    classes, first, codes, counts = np.unique(text, return_index=True, return_inverse=True, return_counts=True)
     if len(classes) < 2:
         raise TableError(
             f"{where}, column {column.name!r}: every label is {str(classes[0])!r}; two classes are needed."
         )
     if counts.min() < 2:
         rare = int(counts.argmin())
-        line = int(np.flatnonzero(present)[first[rare]]) + 2
         advice = ", or say --task regression" if column.kind != "category" else ""
         raise TableError(
-            f"{where}, line {line}, column {column.name!r}: class {str(classes[rare])!r} has this row alone; at least "
-            f"two a class are needed. Add rows, merge the class with another, or drop it{advice}."
+            f"{where}, {place(int(rows[first[rare]]))}, column {column.name!r}: class {str(classes[rare])!r} has this "
+            f"row alone; at least two a class are needed. Add rows, merge the class with another, or drop it{advice}."
         )
     return Labels(column.name, codes.astype(np.intp), present, tuple(str(name) for name in classes))
+
+
+def _refuse_stray_text(
+    name: str, values: NDArray[Any], rows: IntArray, where: str, task: str, place: Callable[[int], str]
+) -> None:
+    """A label that is no number, where a number is wanted or nearly all the others are one."""
+    numeric = np.array([is_number(value) for value in values])
+    stray = task == "regression" or (
+        task == "auto" and NEARLY_ALL <= numeric.mean() < 1 and len(set(values[numeric])) > MOST_CLASSES
+    )
+    if stray and not numeric.all():
+        bad = int(np.flatnonzero(~numeric)[0])
+        why = "as regression needs" if task == "regression" else "and nearly all other labels are"
+        raise TableError(f"{where}, {place(int(rows[bad]))}, column {name!r}: {values[bad]!r} is no number, {why}.")
 
 
 def _are_classes(kind: str, values: NDArray[Any], task: str) -> bool:
@@ -97,13 +113,6 @@ def _are_classes(kind: str, values: NDArray[Any], task: str) -> bool:
     return len(distinct) <= MOST_CLASSES and bool(np.all(distinct == np.round(distinct)))
 
 
-def class_name(kind: str, value: Any) -> str:
-    """A class as text."""
-    if kind == "category":
-        return str(value)
-    return ("true" if value else "false") if kind == "boolean" else f"{value:g}"
-
-
 def fit_tables(
     source: Frame,
     target: Frame,
@@ -112,6 +121,7 @@ def fit_tables(
     names: tuple[str, str],
     task: str = "auto",
     seed: int = 0,
+    place: Callable[[int], str] = lambda row: f"row {row + 1}",
     advance: Callable[[str], None] = lambda _: None,
 ) -> Run:
     """Diagnose, compare, fit, and write it all down; labels of the target are set aside.
@@ -119,24 +129,20 @@ def fit_tables(
     Parameters
     ----------
     names : what the two tables are called in errors and in the report.
+    place : where a source row is in its table, in words.
     advance : called before each step with its name.
     """
     import steelyard
 
     if task not in TASKS:
         raise InputError(f"--task must be one of {', '.join(TASKS)}; got {task!r}.")
-    labels = read_labels(source[label], names[0], task)
+    labels = read_labels(source[label], names[0], task, place)
     notes = _label_notes(labels, target, label, names[1], task)
     one, other = match_frames(source.without(label), target.without(label), f"{names[0]} and {names[1]}")
-    notes += unseen_levels(one, other)
+    notes += stray_text(one) + unseen_levels(one, other)
     one = one.take(labels.present)
     advance("diagnosing")
     findings = diagnose(one, target=Target(other), random_state=seed)
-    if findings.uncovered > BEYOND:
-        notes.append(
-            f"{findings.uncovered:.0%} of the target rows lie beyond the source. The scores expected for the target "
-            "know nothing about them and are likely too good."
-        )
     encoding = learn_encoding(one, other)
     X, goal = encoding.transform(one), encoding.transform(other)
     fitted = fit_best(
@@ -148,6 +154,12 @@ def fit_tables(
         random_state=seed,
         advance=advance,
     )
+    comparison = replace(fitted.comparison, classes=labels.classes)
+    if "plain" in comparison.performance and findings.uncovered > BEYOND:
+        notes.append(
+            f"{findings.uncovered:.0%} of the target rows lie beyond the source. The scores expected for the target "
+            "know nothing about them and are likely too good."
+        )
     advance("drawing the report")
     facts = {
         "source": f"{names[0]}, {len(source):,} rows",
@@ -157,23 +169,23 @@ def fit_tables(
         "made by": f"steelyard {steelyard.__version__}",
     }
     about = {
-        "method": fitted.comparison.methods[fitted.comparison.chosen].name,
-        "plain_method": fitted.comparison.methods[fitted.comparison.plain].name,
-        "kept_plain": fitted.comparison.kept_plain,
-        "measure": fitted.comparison.measure,
-        "performance": {key: asdict(value) for key, value in fitted.comparison.performance.items()},
+        "method": comparison.methods[comparison.chosen].name,
+        "plain_method": comparison.methods[comparison.plain].name,
+        "kept_plain": comparison.kept_plain,
+        "measure": comparison.measure,
+        "performance": {key: asdict(value) for key, value in comparison.performance.items()},
         "fitted_on": facts,
     }
     model = TableModel(encoding, fitted.model, fitted.plain_model, label, labels.classes, about)
-    page = report(findings, one, other, encoding, fitted.comparison, fitted.weights, facts, notes, seed)
+    page = report(findings, one, other, encoding, comparison, fitted.weights, facts, notes, seed)
     files: dict[str, str | bytes] = {
         **model_files(model),
         "weights.csv": _weights_csv(fitted.weights, labels.present),
         "predictions.csv": predictions_csv(model, other),
-        "findings.json": findings_json(findings, fitted.comparison),
+        "findings.json": findings_json(findings, comparison),
         "report.html": page,
     }
-    return Run(findings, fitted.comparison, model, tuple(notes), files)
+    return Run(findings, comparison, model, tuple(notes), files)
 
 
 def _label_notes(labels: Labels, target: Frame, label: str, target_name: str, task: str) -> list[str]:
@@ -186,7 +198,7 @@ def _label_notes(labels: Labels, target: Frame, label: str, target_name: str, ta
     absent = int(np.sum(~labels.present))
     if absent:
         notes.append(f"{absent:,} source rows have no label and were left out.")
-    if task == "auto" and labels.classes and all(_is_number(name) for name in labels.classes):
+    if task == "auto" and labels.classes and all(is_number(name) for name in labels.classes):
         notes.append(
             f"The label {label!r} has {len(labels.classes)} whole numbers and was taken as classes; say "
             "--task regression if it is a quantity."
@@ -194,12 +206,20 @@ def _label_notes(labels: Labels, target: Frame, label: str, target_name: str, ta
     return notes
 
 
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
+def stray_text(frame: Frame) -> list[str]:
+    """A note for each column that is text because of a few values, and would else be numbers."""
+    notes = []
+    for column in frame.columns:
+        if column.kind != "category":
+            continue
+        values = column.values[column.present()]
+        strays = [value for value in values if not is_number(value)]
+        if 0 < len(strays) <= (1 - NEARLY_ALL) * len(values):
+            notes.append(
+                f"Column {column.name!r} is treated as a category because of values such as {strays[0]!r}; leave such "
+                "fields empty if it is a quantity."
+            )
+    return notes
 
 
 def unseen_levels(source: Frame, target: Frame) -> list[str]:
@@ -282,5 +302,4 @@ def run_dict(findings: Findings, comparison: Comparison) -> dict[str, Any]:
     for method in found["methods"]:
         if not np.isfinite(method["gain_error"]):
             method["gain_error"] = None  # JSON has no infinity
-    found["classes"] = list(comparison.classes)
     return {**findings.to_dict(), "comparison": found}

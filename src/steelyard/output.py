@@ -5,12 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from steelyard.errors import OutputError
+
+NEGATIVE = re.compile(r"-\d+(\.\d+)?")  # a number is no formula
+
+
+def check_apart(out: Path, *inputs: Path) -> None:
+    """An error for an output that would overwrite an input."""
+    for path in inputs:
+        if out.exists() and path.exists() and out.samefile(path):
+            raise OutputError(f"--out {out} is an input. Give another name.")
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -78,6 +88,6 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _defused(value: Any) -> Any:
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") and not NEGATIVE.fullmatch(value):
         return "'" + value
     return value

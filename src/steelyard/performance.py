@@ -14,21 +14,24 @@ from steelyard.arrays import FloatArray, IntArray, one_blas_thread
 from steelyard.check import check_count, check_labels, check_range, generator, match_columns
 from steelyard.errors import InputError, InputTypeError, SteelyardWarning
 from steelyard.folds import deal_at_random
+from steelyard.kernels import blocks
 from steelyard.ratio import ClassifierRatio
 from steelyard.scores import row_scores
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size
 
 N_BOOTSTRAP = 500
+DRAWN_AT_ONCE = 1_000_000  # rows of all samples that are in memory together
+LEAST_ROWS = 10  # for an interval
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and its confidence interval."""
+    """An estimate and its confidence interval, None where there are too few rows for one."""
 
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True)
@@ -107,12 +110,27 @@ def target_performance(
         raise InputError(f"{len(scores)} labelled rows are too few for {cv} folds; at least {2 * cv} are needed.")
     rng = generator(random_state)
     name = scoring if isinstance(scoring, str) else "the row score" if scoring is not None else "default"
-    weights, guess, on_target = _cross_fitted(X, goal, scores, deal_at_random(len(scores), cv, rng), judge)
+    fold = deal_at_random(len(scores), cv, rng)
+    return expected_score(scores, X, goal, judge, fold, rng, name, level)
+
+
+def expected_score(
+    scores: FloatArray,
+    X: Any,
+    goal: Any,
+    judge: Any,
+    fold: IntArray,
+    rng: np.random.Generator,
+    scoring: str = "the row score",
+    level: float = 0.95,
+) -> Performance:
+    """The mean score on the target, from rows that were scored by models which have not seen them."""
+    weights, guess, on_target = _cross_fitted(X, goal, scores, fold, judge)
     weights = weights / weights.mean()
     return Performance(
         bootstrap_t(scores - guess, weights, rng, on_target, level),
         bootstrap_t(scores, np.ones(len(scores)), rng, level=level),
-        name,
+        scoring,
         effective_sample_size(weights),
         level,
     )
@@ -132,12 +150,15 @@ def bootstrap_t(
     """
     on_target = np.zeros(2) if on_target is None else on_target
     mean, error = _mean_and_error(rest[None], weights[None], on_target[None])
-    again = rng.integers(len(rest), size=(N_BOOTSTRAP, len(rest)))
-    target_again = rng.integers(len(on_target), size=(N_BOOTSTRAP, len(on_target)))
-    means, errors = _mean_and_error(rest[again], weights[again], on_target[target_again])
+    if len(rest) < LEAST_ROWS or not error[0] > 0:
+        return Interval(float(mean[0]), None, None)
+    means, errors = np.empty(N_BOOTSTRAP), np.empty(N_BOOTSTRAP)
+    for draw in blocks(N_BOOTSTRAP, max(1, DRAWN_AT_ONCE // max(len(rest), len(on_target)))):
+        n_draws = draw.stop - draw.start
+        again = rng.integers(len(rest), size=(n_draws, len(rest)))
+        target_again = rng.integers(len(on_target), size=(n_draws, len(on_target)))
+        means[draw], errors[draw] = _mean_and_error(rest[again], weights[again], on_target[target_again])
     usable = errors > 0
-    if not usable.any() or not error[0] > 0:
-        return Interval(float(mean[0]), float(mean[0]), float(mean[0]))
     t = (means[usable] - mean[0]) / errors[usable]
     low, high = np.quantile(t, [(1 + level) / 2, (1 - level) / 2])
     return Interval(float(mean[0]), float(mean[0] - low * error[0]), float(mean[0] - high * error[0]))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from steelyard.arrays import FloatArray
 from steelyard.compare import probabilities
-from steelyard.encode import Encoding
+from steelyard.encode import Encoding, is_number
 from steelyard.errors import InputError, ModelError
 from steelyard.tables import Frame
 
@@ -34,6 +34,7 @@ TRUSTED = (
     "steelyard.weighted.WeightedClassifier",
     "steelyard.weighted.WeightedRegressor",
 )
+ABOUT = {"label", "classes", "columns", "method", "plain_method", "kept_plain", "measure", "performance"}
 TRUSTED_TEXT = ("skrub._string_encoder.StringEncoder", "skrub._to_str.ToStr")
 
 
@@ -47,6 +48,17 @@ class TableModel:
     label: str
     classes: tuple[str, ...]  # as they are written in the table; empty for regression
     about: dict[str, Any]  # method, scores, files: for people
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """How to read a CSV file for this model: what is a number, and what is text although it may look like one."""
+        named = {code.name: "category" if code.kind == "text" else code.kind for code in self.encoding.codes}
+        kinds = {name: kind for name, kind in named.items() if kind in ("number", "category")}
+        if not self.classes:
+            kinds[self.label] = "number"
+        elif not all(is_number(name) for name in self.classes) and set(self.classes) != {"false", "true"}:
+            kinds[self.label] = "category"
+        return kinds
 
     def predict(self, frame: Frame, *, plain: bool = False, where: str = "table") -> NDArray[Any]:
         """Numbers, or class names, one a row."""
@@ -91,6 +103,7 @@ def load_model(folder: Path) -> TableModel:
     try:
         described = json.loads(paths["model.json"].read_text("utf-8"))
         known = described["format"] == FORMAT
+        complete = not known or set(described) >= ABOUT
         wanted = skops.io.get_untrusted_types(file=paths["model.skops"])
     except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
         raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
@@ -99,6 +112,8 @@ def load_model(folder: Path) -> TableModel:
             f"{folder}: the model has format {described['format']!r}; this version reads {FORMAT}. "
             "Run steelyard fit again."
         )
+    if not complete:
+        raise ModelError(f"{paths['model.json']} lacks {sorted(ABOUT - set(described))}. Run steelyard fit again.")
     strange = sorted(set(wanted) - {*TRUSTED, *TRUSTED_TEXT})
     if strange:
         raise ModelError(f"{paths['model.skops']} holds types that no model of steelyard has: {strange}. Not loaded.")

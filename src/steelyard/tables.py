@@ -6,8 +6,11 @@ knows about source, target or labels.
 
 from __future__ import annotations
 
+import csv
+import itertools
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,7 +132,12 @@ def _from_objects(name: str, values: NDArray[Any]) -> Column:
 
 
 def read_table(
-    path: Path, *, at_most: int | None = None, seed: int = 0, advance: Callable[[int], None] = lambda _: None
+    path: Path,
+    *,
+    at_most: int | None = None,
+    seed: int = 0,
+    kinds: Mapping[str, str] | None = None,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> Frame:
     """Read a CSV or Parquet file.
 
@@ -137,6 +145,8 @@ def read_table(
     ----------
     at_most : int, default=None
         Keep an even random sample of so many rows (a reservoir: memory does not grow with the file). None keeps all.
+    kinds : columns of a CSV file whose kind is known, "number" or "category"; those of others are guessed. Without it
+        a column of digits is a number in one file and, with one letter in it, text in the next.
     advance : called with the number of rows after each block.
     """
     if not path.is_file():
@@ -148,7 +158,7 @@ def read_table(
     if head[:4] == b"PAR1":
         frame = _collect(path, _parquet_batches(path), at_most, seed, advance)
     else:
-        frame = _read_csv(path, head, at_most, seed, advance)
+        frame = _read_csv(path, head, kinds or {}, at_most, seed, advance)
     if not frame.n_rows:
         raise TableError(f"{path}: there is a header but no row.")
     return frame
@@ -166,17 +176,21 @@ def _parquet_batches(path: Path) -> Iterator[Any]:
         raise TableError(f"{path}: this is no Parquet file that can be read ({error}).") from error
 
 
-def _read_csv(path: Path, head: bytes, at_most: int | None, seed: int, advance: Callable[[int], None]) -> Frame:
+def _read_csv(
+    path: Path, head: bytes, kinds: Mapping[str, str], at_most: int | None, seed: int, advance: Callable[[int], None]
+) -> Frame:
     """Types are guessed from the first block; a column that turns out to be something else later is read as text."""
     encoding = _encoding(path, head)
-    text_columns: set[str] = set()
+    known = dict(kinds)
     while True:
         try:
-            return _collect(path, _csv_batches(path, encoding, text_columns), at_most, seed, advance)
+            return _collect(path, _csv_batches(path, encoding, known), at_most, seed, advance)
         except _OtherType as found:
-            text_columns.add(found.column)
+            known[found.column] = "category"
         except _OtherEncoding:
             encoding = "latin-1"
+        except UnicodeDecodeError as error:
+            raise TableError(f"{path}: byte {error.start} and what follows is no {encoding} text.") from error
 
 
 class _OtherType(Exception):
@@ -200,42 +214,85 @@ def _encoding(path: Path, head: bytes) -> str:
     return "utf-8"
 
 
-def _csv_batches(path: Path, encoding: str, text_columns: set[str]) -> Iterator[Any]:
+@dataclass(frozen=True)
+class _Dialect:
+    """How fields are separated, and fractions written."""
+
+    separator: str
+    decimal_point: str
+
+
+def _dialect(path: Path, encoding: str) -> _Dialect:
+    """Commas; where the header has none, the semicolons, tabs or bars it has, with decimal commas if the rows do."""
+    with open(path, encoding=encoding, errors="replace", newline="") as file:
+        header, row = file.readline(100_000), file.readline(100_000)
+    if "," in header:
+        return _Dialect(",", ".")
+    separator = max((";", "\t", "|"), key=header.count)
+    if separator not in header:
+        return _Dialect(",", ".")
+    comma = re.search(r"\d,\d", row) is not None and re.search(r"\d\.\d", row) is None
+    return _Dialect(separator, "," if comma else ".")
+
+
+def place_of_row(path: Path, row: int) -> str:
+    """Where a row (counted from 0) is in its file, in words: quoted line ends and blank lines count as lines."""
+    with open(path, "rb") as file:
+        head = file.read(2**20)
+    if head[:4] == b"PAR1":
+        return f"row {row + 1}"
+    encoding = _encoding(path, head)
+    with open(path, encoding=encoding, errors="replace", newline="") as file:
+        reader = csv.reader(file, delimiter=_dialect(path, encoding).separator)
+        filled = (reader.line_num for fields in reader if fields)
+        next(filled, None)  # the header
+        found = next(itertools.islice(filled, row, None), None)
+    return f"row {row + 1}" if found is None else f"line {found}"
+
+
+def _csv_batches(path: Path, encoding: str, known: Mapping[str, str]) -> Iterator[Any]:
     import pyarrow as pa
-    from pyarrow import csv
+    from pyarrow import csv as arrow_csv
 
     bad: list[Any] = []
+    names: list[str] = []
+    dialect = _dialect(path, encoding)
 
     def note(row: Any) -> str:
         bad.append(row)
         return "error"
 
     options = {
-        "read_options": csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, encoding=encoding),
-        "parse_options": csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
+        "read_options": arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, encoding=encoding),
+        "parse_options": arrow_csv.ParseOptions(
+            delimiter=dialect.separator, newlines_in_values=True, invalid_row_handler=note
+        ),
     }
+    convert = {"strings_can_be_null": True, "decimal_point": dialect.decimal_point}
     try:
-        with csv.open_csv(path, **options, convert_options=csv.ConvertOptions(strings_can_be_null=True)) as first:
+        with arrow_csv.open_csv(path, **options, convert_options=arrow_csv.ConvertOptions(**convert)) as first:
             names, guessed = first.schema.names, first.schema
         _check_names(names, str(path))
-        types = {name: _reading_type(guessed.field(name).type, name in text_columns) for name in names}
-        convert = csv.ConvertOptions(strings_can_be_null=True, column_types=types)
-        with csv.open_csv(path, **options, convert_options=convert) as reader:
+        types = {name: _reading_type(guessed.field(name).type, known.get(name)) for name in names}
+        convert_options = arrow_csv.ConvertOptions(**convert, column_types=types)
+        with arrow_csv.open_csv(path, **options, convert_options=convert_options) as reader:
             yield from reader
     except pa.ArrowInvalid as error:
-        _explain(path, error, bad, encoding)
+        _explain(path, error, bad, encoding, names)
 
 
-def _reading_type(guessed: Any, as_text: bool) -> Any:
+def _reading_type(guessed: Any, kind: str | None) -> Any:
     """Whole numbers may turn out to have fractions later; a column empty so far may hold anything."""
     import pyarrow as pa
 
-    if as_text or pa.types.is_null(guessed) or pa.types.is_binary(guessed):
+    if kind == "number":
+        return pa.float64()
+    if kind == "category" or pa.types.is_null(guessed) or pa.types.is_binary(guessed):
         return pa.string()
     return pa.float64() if pa.types.is_integer(guessed) else guessed
 
 
-def _explain(path: Path, error: Exception, bad: list[Any], encoding: str) -> None:
+def _explain(path: Path, error: Exception, bad: list[Any], encoding: str, names: list[str]) -> None:
     text = str(error)
     if bad:
         row = bad[0]
@@ -246,11 +303,7 @@ def _explain(path: Path, error: Exception, bad: list[Any], encoding: str) -> Non
     if "invalid UTF8" in text and encoding == "utf-8":
         raise _OtherEncoding from error
     if "CSV conversion error" in text and "column #" in text.lower():
-        from pyarrow import csv
-
-        place = int(text.lower().split("column #")[1].split(":")[0])
-        with csv.open_csv(path, read_options=csv.ReadOptions(use_threads=False, encoding=encoding)) as reader:
-            raise _OtherType(reader.schema.names[place]) from error
+        raise _OtherType(names[int(text.lower().split("column #")[1].split(":")[0])]) from error
     raise TableError(f"{path}: this cannot be read as a CSV table ({text}).") from error
 
 
@@ -316,6 +369,8 @@ def _from_arrow(name: str, values: Any, where: str = "The table") -> Column:
         return Column(name, "date", _floats(seconds) / 86_400_000)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         text = np.array(values.to_pylist(), dtype=object)
+        if values.null_count == len(values):  # nothing says what it would be
+            return Column(name, "number", np.full(len(values), np.nan))
         return Column(name, "category", text)
     raise InputError(
         f"{where}, column {name!r}: values of type {kind} are no numbers, booleans, dates or text. Drop it."

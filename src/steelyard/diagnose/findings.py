@@ -139,9 +139,17 @@ def diagnose(X: Any, y: Any = None, *, target: Any, random_state: Any = 0) -> Fi
             raise InputError(f"The {name} has {len(frame)} rows; at least {LEAST_ROWS} are needed to compare tables.")
     near, copies_near = _sample(source, labels[0], rng)
     far, copies_far = _sample(goal, labels[1], rng)
+    for rows_kept, name in ((near, "source"), (far, "target")):
+        if len(rows_kept) < LEAST_ROWS:
+            raise InputError(
+                f"The {name} has {len(rows_kept)} distinct rows; at least {LEAST_ROWS} are needed to compare tables."
+            )
     one, other = source.take(near), goal.take(far)
     encoding = learn_encoding(one, other)
     a, b = encoding.transform(one), encoding.transform(other)
+    for rows_encoded, name in ((a, "source"), (b, "target")):
+        if not np.ptp(rows_encoded, axis=0).any():
+            raise InputError(f"Every row of the {name} is the same: there is nothing to compare.")
     known = labels[0] is not None and labels[1] is not None
     by_label = _label_findings(a, b, labels[0][near], labels[1][far], rng) if known else None  # type: ignore[index]
     return _findings(one, other, a, b, by_label, copies_near + copies_far, rng)
@@ -164,11 +172,21 @@ def _sample(frame: Frame, labels: NDArray[Any] | None, rng: np.random.Generator)
     """
     keys = _row_keys(frame, labels)
     _, first = np.unique(keys, return_index=True)
-    distinct = len(first)
-    continuous = any(c.kind != "category" and len(np.unique(c.values[first])) > distinct / 2 for c in frame.columns)
+    continuous = any(c.kind != "category" and _as_good_as_continuous(c.values) for c in frame.columns)
     kept = np.sort(first) if continuous else np.arange(len(frame))
     n_copies = len(frame) - len(kept)
     return np.sort(rng.permutation(kept)[:AT_MOST]), n_copies
+
+
+def _as_good_as_continuous(values: FloatArray) -> bool:
+    """Whether chance would not repeat a value: there are more steps in the range than pairs of rows."""
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return False
+    for decimals in range(9):
+        if np.all(np.round(finite, decimals) == finite):
+            return float(np.ptp(finite)) * 10.0**decimals > len(finite) ** 2
+    return True
 
 
 def _row_keys(frame: Frame, labels: NDArray[Any] | None) -> NDArray[np.int64]:

@@ -106,7 +106,7 @@ def marginal(source: Column, target: Column, weights: FloatArray | None) -> Marg
     even = np.ones(len(source.values))
     if source.kind == "boolean":
         source, target = (_in_words(column) for column in (source, target))
-    if source.kind == "category":
+    if source.kind == "category" and (source.present().any() or target.present().any()):
         levels = _levels(source, target)
         shares = [_level_shares(c, levels, w) for c, w in ((source, even), (target, None), (source, weights))]
         edges: tuple[float, ...] = ()
@@ -136,9 +136,9 @@ def _level_shares(column: Column, levels: tuple[str, ...], weights: FloatArray |
 
 
 def _edges(source: Column, target: Column) -> tuple[float, ...]:
+    if source.kind == "category" or not (source.present().any() or target.present().any()):
+        return (0.0, 1.0)  # no value anywhere
     values = np.concatenate([c.values[np.isfinite(c.values)] for c in (source, target)])
-    if not len(values):
-        return (0.0, 1.0)
     distinct = np.unique(values)
     if len(distinct) <= N_BINS:  # a bin a value
         steps = np.diff(distinct) if len(distinct) > 1 else np.ones(1)
@@ -152,6 +152,8 @@ def _edges(source: Column, target: Column) -> tuple[float, ...]:
 
 def _bin_shares(column: Column, edges: tuple[float, ...], weights: FloatArray | None) -> tuple[float, ...]:
     weights = np.ones(len(column.values)) if weights is None else weights
+    if column.kind == "category":
+        return tuple(0.0 for _ in edges[1:])
     present = np.isfinite(column.values)
     inside = np.clip(column.values[present], edges[0], edges[-1])
     found = np.histogram(inside, edges, weights=weights[present])[0]

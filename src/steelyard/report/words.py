@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from steelyard.compare import Comparison
 from steelyard.diagnose import Findings
 from steelyard.performance import Interval
@@ -41,13 +39,15 @@ def kind(findings: Findings) -> str:
 
 
 def score(interval: Interval, measure: str) -> str:
-    """Accuracy, or the root of the squared error, with its interval."""
-    values = np.array([interval.mean, interval.low, interval.high])
-    if measure == "accuracy":
-        mean, low, high = np.clip(100 * values, 0, 100)
-        return f"{mean:.1f}% ({low:.1f} to {high:.1f})"
-    mean, low, high = np.sqrt(np.maximum(values, 0))
-    return f"{mean:.3g} ({low:.3g} to {high:.3g})"
+    """Accuracy, or the root of the squared error, with its interval if it has one."""
+
+    def shown(value: float) -> str:
+        return f"{min(max(100 * value, 0), 100):.1f}" if measure == "accuracy" else f"{max(value, 0) ** 0.5:.3g}"
+
+    unit = "%" if measure == "accuracy" else ""
+    if interval.low is None or interval.high is None:
+        return f"{shown(interval.mean)}{unit}"
+    return f"{shown(interval.mean)}{unit} ({shown(interval.low)} to {shown(interval.high)})"
 
 
 def score_name(measure: str) -> str:
@@ -61,4 +61,9 @@ def scores(comparison: Comparison) -> list[tuple[str, str]]:
     shown = [("source", "the plain model on the source"), ("plain", "the plain model on the target")]
     if not comparison.kept_plain:
         shown.append(("chosen", "the chosen model on the target"))
-    return [(name, score(found[key], comparison.measure)) for key, name in shown if key in found]
+    rough = ", roughly" if comparison.rough else " (95 %, as far as the source reaches)"
+    return [
+        (name + (" (95 %)" if key == "source" else rough), score(found[key], comparison.measure))
+        for key, name in shown
+        if key in found
+    ]

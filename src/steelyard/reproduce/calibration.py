@@ -75,7 +75,7 @@ def covers(n: int, rng: Rng) -> bool:
     many[:, :2] += 0.5
     real = -float(np.mean(np.square(model.predict(many) - truth(many)))) - 0.25
     found = target_performance(model, X[n:], y[n:], target=Target(T)).target
-    return found.low <= real <= found.high
+    return found.low is not None and found.high is not None and found.low <= real <= found.high
 
 
 def _no_shift(rng: Rng) -> tuple[Any, Any]:
