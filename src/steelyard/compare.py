@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from steelyard.arrays import FloatArray, IntArray, one_blas_thread, one_openmp_thread
+from steelyard.copies import as_good_as_continuous
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
 from steelyard.folds import deal_at_random
 from steelyard.onestep import OneStepClassifier, OneStepRegressor
@@ -31,6 +32,7 @@ COMPARED_ROWS = 3000  # of each domain; all rows serve the final fit
 N_FOLDS = 5
 # On few rows much of a difference is how the folds fell: they are dealt three times.
 FEW_ROWS, N_DEALS = 500, 3
+MANY_CLASSES = 10  # from here on once
 ENOUGH = 30.0  # effective rows of the linear ratio from which on the target score has an interval
 SEPARABLE = 2.0  # effective rows of the linear ratio below which source and target are all but separable
 N_GAUSSIANS = 100
@@ -198,7 +200,10 @@ def deal_without_copies(
     rows: FloatArray, labels: NDArray[Any], codes: IntArray | None, rng: np.random.Generator
 ) -> list[IntArray]:
     """Folds of the rows, dealt once or three times. Copies of a row share its fold, or a fit would know the answer."""
-    _, first, copy_of = np.unique(np.column_stack([rows, labels]), axis=0, return_index=True, return_inverse=True)
+    first = copy_of = np.arange(len(rows))
+    columns = [*rows.T, labels] if codes is None else [*rows.T]
+    if any(as_good_as_continuous(column) for column in columns):
+        _, first, copy_of = np.unique(np.column_stack([rows, labels]), axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)  # distinct rows in the order of the table
     place = np.empty(len(first), dtype=np.intp)
     place[order] = np.arange(len(first))
@@ -210,7 +215,9 @@ def deal_without_copies(
             f"The source has {len(first)} distinct labelled rows{few}: too few to compare methods. At least "
             f"{2 * N_FOLDS} are needed, and two of each class."
         )
-    n_deals = N_DEALS if len(rows) <= FEW_ROWS else 1
+    # Every class more is another tree, or another column, in every fit.
+    many_classes = codes is not None and codes.max() >= MANY_CLASSES
+    n_deals = N_DEALS if len(rows) <= FEW_ROWS and not many_classes else 1
     dealt = [deal_at_random(len(first), n_folds, rng, groups) for _ in range(n_deals)]
     return [fold[place[copy_of]] for fold in dealt]
 

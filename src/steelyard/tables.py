@@ -254,19 +254,12 @@ def _csv_batches(path: Path, encoding: str, known: Mapping[str, str]) -> Iterato
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    bad: list[Any] = []
     names: list[str] = []
     dialect = _dialect(path, encoding)
-
-    def note(row: Any) -> str:
-        bad.append(row)
-        return "error"
-
+    # No invalid_row_handler: a thread that holds a Python function may outlive the interpreter, which then aborts.
     options = {
         "read_options": arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, encoding=encoding),
-        "parse_options": arrow_csv.ParseOptions(
-            delimiter=dialect.separator, newlines_in_values=True, invalid_row_handler=note
-        ),
+        "parse_options": arrow_csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
     }
     convert = {"strings_can_be_null": True, "decimal_point": dialect.decimal_point}
     try:
@@ -278,7 +271,7 @@ def _csv_batches(path: Path, encoding: str, known: Mapping[str, str]) -> Iterato
         with arrow_csv.open_csv(path, **options, convert_options=convert_options) as reader:
             yield from reader
     except pa.ArrowInvalid as error:
-        _explain(path, error, bad, encoding, names)
+        _explain(path, error, encoding, names)
 
 
 def _reading_type(guessed: Any, kind: str | None) -> Any:
@@ -292,27 +285,20 @@ def _reading_type(guessed: Any, kind: str | None) -> Any:
     return pa.float64() if pa.types.is_integer(guessed) else guessed
 
 
-def _explain(path: Path, error: Exception, bad: list[Any], encoding: str, names: list[str]) -> None:
+def _explain(path: Path, error: Exception, encoding: str, names: list[str]) -> None:
     text = str(error)
-    if bad:
-        row = bad[0]
+    ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)
+    if ragged:
+        row, expected, got = map(int, ragged.groups())
+        # Rows are counted from the header on.
         raise TableError(
-            f"{path}, {_line_of(path, row.text, encoding)}: {row.actual_columns} fields where the header has "
-            f"{row.expected_columns}."
+            f"{path}, {place_of_row(path, row - 2)}: {got} fields where the header has {expected}."
         ) from error
     if "invalid UTF8" in text and encoding == "utf-8":
         raise _OtherEncoding from error
     if "CSV conversion error" in text and "column #" in text.lower():
         raise _OtherType(names[int(text.lower().split("column #")[1].split(":")[0])]) from error
     raise TableError(f"{path}: this cannot be read as a CSV table ({text}).") from error
-
-
-def _line_of(path: Path, text: str, encoding: str) -> str:
-    with open(path, encoding=encoding, errors="replace") as file:
-        for number, line in enumerate(file, 1):
-            if line.rstrip("\r\n") == text.splitlines()[0]:
-                return f"line {number}"
-    return f"the row {text[:40]!r}"
 
 
 def _check_names(names: list[str], where: str) -> None:

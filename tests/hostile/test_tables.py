@@ -153,7 +153,7 @@ def test_the_expected_score_covers_the_truth():
     The one target row in a hundred that lies farthest out is left out: a smooth fit may be anything there.
     """
     covered = 0
-    for seed in range(10):
+    for seed in range(5):
         rng = np.random.default_rng(1000 + seed)
         X, goal = rng.normal(size=(200, 2)), rng.normal([0.5, 0], 1, (200, 2))
         y = X[:, 0] ** 2 + X[:, 1] + 0.3 * rng.normal(size=200)
@@ -165,7 +165,7 @@ def test_the_expected_score_covers_the_truth():
         assert not found.comparison.rough
         # The model of the estimate has seen four fifths of the rows: a little slack above.
         covered += interval.low * 0.9 <= truth <= interval.high * 1.1
-    assert covered >= 8
+    assert covered >= 4
 
 
 def test_few_rows_give_no_certainty(tmp_path):
@@ -300,6 +300,14 @@ def test_weigh_says_its_doubts_in_words(tmp_path):
 
 
 def test_too_few_distinct_rows_say_so():
-    X = np.repeat(np.arange(4.0)[:, None], 20, axis=0)
+    X = np.repeat(np.random.default_rng(0).normal(size=(4, 1)), 20, axis=0)
     with pytest.raises(InputError, match="4 distinct labelled rows"):
         fit_best(X, X[:, 0], X, classify=False, shifted=True)
+
+
+def test_a_table_of_few_levels_can_be_fitted():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (120, 1)).astype(float)
+    y = np.where(rng.random(120) < 0.8, X[:, 0], 1 - X[:, 0]).astype(int)
+    found = fit_best(X, y, rng.integers(0, 2, (120, 1)).astype(float), classify=True, shifted=True)
+    assert found.comparison.performance["source"].mean > 0.6

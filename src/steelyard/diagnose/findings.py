@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from steelyard.arrays import FloatArray, IntArray
 from steelyard.check import generator
+from steelyard.copies import as_good_as_continuous
 from steelyard.diagnose.conditional import class_conditional_test, concept_test
 from steelyard.diagnose.twosample import TestResult, classifier_test, column_test, mmd_test
 from steelyard.encode import learn_encoding, match_frames
@@ -172,21 +173,10 @@ def _sample(frame: Frame, labels: NDArray[Any] | None, rng: np.random.Generator)
     """
     keys = _row_keys(frame, labels)
     _, first = np.unique(keys, return_index=True)
-    continuous = any(c.kind != "category" and _as_good_as_continuous(c.values) for c in frame.columns)
+    continuous = any(c.kind != "category" and as_good_as_continuous(c.values) for c in frame.columns)
     kept = np.sort(first) if continuous else np.arange(len(frame))
     n_copies = len(frame) - len(kept)
     return np.sort(rng.permutation(kept)[:AT_MOST]), n_copies
-
-
-def _as_good_as_continuous(values: FloatArray) -> bool:
-    """Whether chance would not repeat a value: there are more steps in the range than pairs of rows."""
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return False
-    for decimals in range(9):
-        if np.all(np.round(finite, decimals) == finite):
-            return float(np.ptp(finite)) * 10.0**decimals > len(finite) ** 2
-    return True
 
 
 def _row_keys(frame: Frame, labels: NDArray[Any] | None) -> NDArray[np.int64]:
