@@ -48,6 +48,10 @@ class NotWeightableError(InputTypeError):
     """The estimator takes no row weights, so importance weighting cannot reach it."""
 
 
+class DependencyError(SteelyardError, ImportError):
+    """An optional part was entered without the package it needs."""
+
+
 class ConvergenceError(SteelyardError, RuntimeError):
     """A solver stopped before its tolerance was reached."""
 

@@ -1,5 +1,6 @@
-"""Data to learn and to test with: toy problems, shifts made to measure, and loaders of the published tables."""
+"""Data to learn and to test with: toy problems, shifts made to measure, loaders of the published tables and images."""
 
+from steelyard.data.images import Images, load_images
 from steelyard.data.loaders import Table, data_folder, load_table, table_names
 from steelyard.data.shifts import (
     biased_split,
@@ -15,6 +16,7 @@ from steelyard.data.toy import GaussianPair, gaussian_pair, sinc_toy
 
 __all__ = [
     "GaussianPair",
+    "Images",
     "Table",
     "biased_split",
     "class_conditional_shift",
@@ -24,6 +26,7 @@ __all__ = [
     "gaussian_pair",
     "independent_component_shift",
     "label_noise",
+    "load_images",
     "load_table",
     "natural_split",
     "rotate",

@@ -1,0 +1,12 @@
+"""Importance weighting for PyTorch models (survey, sections 5 and 6). Needs the extra ``deep``."""
+
+from steelyard.errors import DependencyError
+
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as error:
+    raise DependencyError("steelyard.deep needs PyTorch. Install it: pip install 'steelyard[deep]'.") from error
+
+from steelyard.deep.dynamic import DynamicWeights
+
+__all__ = ["DynamicWeights"]

@@ -1,0 +1,227 @@
+"""Kernel mean matching of mini-batches: many small problems at once, on any device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# Relative duality gap and residuals at which a problem counts as solved.
+TOLERANCE = 1e-8
+MAX_ITER = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Problems:
+    """P problems min ½xᵀKx − κᵀx over 0 ≤ x ≤ B, low ≤ Σx ≤ high, with rows that are only there to fill the batch."""
+
+    kernel: Tensor  # (P, n, n), the ridge included
+    linear: Tensor  # κ, (P, n)
+    real: Tensor  # (P, n), 1 for rows that exist, 0 for fillers
+    w_max: float
+    low: Tensor  # (P,)
+    high: Tensor
+
+
+def squared_distances(one: Tensor, other: Tensor) -> Tensor:
+    """(P, n, m) from (P, n, d) and (P, m, d)."""
+    if one.shape[-1] == 1:
+        return (one - other.mT).square()
+    return torch.cdist(one, other, compute_mode="donot_use_mm_for_euclid_dist").square()
+
+
+def pose(
+    train: Tensor,
+    validation: Tensor,
+    gamma: Tensor,
+    *,
+    w_max: float,
+    ridge: float,
+    slack: float | None = None,
+    real: Tensor | None = None,
+    validation_real: Tensor | None = None,
+) -> Problems:
+    """The problems of training rows (P, n, d) and validation rows (P, m, d), in float64.
+
+    A filler row has no kernel value with any other and 1 for its linear term: it rests at 1 and touches nothing.
+    """
+    train, validation, gamma = train.double(), validation.double(), gamma.double()
+    here = torch.ones(train.shape[:2], dtype=train.dtype, device=train.device) if real is None else real.double()
+    there = (
+        torch.ones(validation.shape[:2], dtype=train.dtype, device=train.device)
+        if validation_real is None
+        else validation_real.double()
+    )
+    kernel = torch.exp(-gamma[:, None, None] * squared_distances(train, train))
+    kernel = kernel * here[:, :, None] * here[:, None, :]
+    diagonal = torch.diagonal(kernel, dim1=1, dim2=2)
+    diagonal.copy_(1 + ridge * here)
+    n, m = here.sum(dim=1), there.sum(dim=1)
+    across = torch.exp(-gamma[:, None, None] * squared_distances(train, validation))
+    linear = (n / m.clamp(min=1))[:, None] * torch.einsum("pnm,pm->pn", across, there)
+    linear = torch.where(here > 0, linear, torch.ones_like(linear))
+    room = (n.sqrt() - 1) / n.sqrt().clamp(min=1) if slack is None else torch.full_like(n, slack)
+    return Problems(kernel, linear, here, w_max, n * (1 - room), n * (1 + room))
+
+
+def solve(problems: Problems, tol: float = TOLERANCE, max_iter: int = MAX_ITER) -> Tensor:
+    """Weights (P, n) by a primal-dual interior point, all problems in step."""
+    state = _start(problems)
+    for _ in range(max_iter):
+        residuals = _residuals(problems, state)
+        if bool((residuals.error <= tol).all()):
+            break
+        state = _step(problems, state, residuals, tol)
+    return state.x * problems.real
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """x, its sum, and the multipliers of x ≥ 0, x ≤ B, Σx ≥ low, Σx ≤ high and of the sum itself."""
+
+    x: Tensor
+    total: Tensor
+    at_zero: Tensor
+    at_upper: Tensor
+    at_low: Tensor
+    at_high: Tensor
+    nu: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Residuals:
+    stationarity: Tensor
+    slab: Tensor
+    total: Tensor
+    mu: Tensor
+    error: Tensor  # the worst of gap and residuals, relative to the objective
+
+
+def _start(p: Problems) -> _Point:
+    """All weights one (less where B is no more than that); multipliers whose products with their rooms are alike."""
+    level = min(1.0, p.w_max / 2)
+    x = torch.full_like(p.linear, level)
+    total = (x * p.real).sum(dim=1)
+    # Inside the slab, whatever the level.
+    total = torch.minimum(torch.maximum(total, p.low + 0.1 * (p.high - p.low)), p.high - 0.1 * (p.high - p.low))
+    gradient = torch.einsum("pnm,pm->pn", p.kernel, x) - p.linear
+    size = gradient.abs().mean(dim=1) + 1e-3
+    return _Point(
+        x,
+        total,
+        gradient.clamp(min=0) + size[:, None],
+        (size * level)[:, None] / (p.w_max - x),
+        size * level / (total - p.low),
+        size * level / (p.high - total),
+        torch.zeros_like(total),
+    )
+
+
+def _residuals(p: Problems, s: _Point) -> _Residuals:
+    product = torch.einsum("pnm,pm->pn", p.kernel, s.x)
+    stationarity = product - p.linear - s.at_zero + s.at_upper + s.nu[:, None] * p.real
+    slab = -s.nu - s.at_low + s.at_high
+    total = (s.x * p.real).sum(dim=1) - s.total
+    gap = (
+        (s.x * s.at_zero).sum(dim=1)
+        + ((p.w_max - s.x) * s.at_upper).sum(dim=1)
+        + (s.total - p.low) * s.at_low
+        + (p.high - s.total) * s.at_high
+    )
+    objective = (s.x * (product / 2 - p.linear)).sum(dim=1).abs().clamp(min=1)
+    # A residual is worth what it moves the objective by, at weights of one.
+    worst = torch.maximum(stationarity.abs().sum(dim=1), (slab * s.total).abs())
+    worst = torch.maximum(worst, (total * s.nu).abs() + total.abs() / s.total.clamp(min=1e-30) * 1e-2)
+    error = torch.maximum(gap, worst) / objective
+    return _Residuals(stationarity, slab, total, gap / (2 * p.linear.shape[1] + 2), error)
+
+
+def _step(p: Problems, s: _Point, r: _Residuals, tol: float) -> _Point:
+    """Mehrotra's predictor and corrector; a problem that is solved stays where it is."""
+    room = p.w_max - s.x
+    above, below = s.total - p.low, p.high - s.total
+    matrix = p.kernel + torch.diag_embed(s.at_zero / s.x + s.at_upper / room)
+    factor = torch.linalg.cholesky_ex(matrix).L
+    of_ones = torch.cholesky_solve(p.real[:, :, None], factor)[:, :, 0]
+    stiffness = (of_ones * p.real).sum(dim=1)
+    slope = s.at_low / above + s.at_high / below
+
+    def direction(goal: Tensor, before: _Point | None) -> _Point:
+        second = (
+            (
+                before.x * before.at_zero,
+                -before.x * before.at_upper,
+                before.total * before.at_low,
+                -before.total * before.at_high,
+            )
+            if before is not None
+            else (0.0, 0.0, 0.0, 0.0)
+        )
+        to_zero = (goal[:, None] - second[0]) / s.x - s.at_zero
+        to_upper = (goal[:, None] - second[1]) / room - s.at_upper
+        to_low = (goal - second[2]) / above - s.at_low
+        to_high = (goal - second[3]) / below - s.at_high
+        right = torch.cholesky_solve((to_zero - to_upper - r.stationarity)[:, :, None], factor)[:, :, 0]
+        slab_right = to_low - to_high - r.slab
+        free = (right * p.real).sum(dim=1) + r.total
+        total = (free + stiffness * slab_right) / (slope * stiffness + 1)
+        nu = (slope * free - slab_right) / (slope * stiffness + 1)
+        x = right - nu[:, None] * of_ones
+        return _Point(
+            x,
+            total,
+            to_zero - s.at_zero / s.x * x,
+            to_upper + s.at_upper / room * x,
+            to_low - s.at_low / above * total,
+            to_high + s.at_high / below * total,
+            nu,
+        )
+
+    def longest(step: _Point) -> Tensor:
+        shrink = torch.stack(
+            [
+                (step.x / s.x).amin(dim=1),
+                (-step.x / room).amin(dim=1),
+                (step.at_zero / s.at_zero).amin(dim=1),
+                (step.at_upper / s.at_upper).amin(dim=1),
+                step.total / above,
+                -step.total / below,
+                step.at_low / s.at_low,
+                step.at_high / s.at_high,
+            ]
+        ).amin(dim=0)
+        return torch.where(shrink < -1, -1 / shrink, torch.ones_like(shrink))
+
+    predictor = direction(torch.zeros_like(r.mu), None)
+    length = longest(predictor)
+    moved = _moved(s, predictor, length)
+    after = (
+        (moved.x * moved.at_zero).sum(dim=1)
+        + ((p.w_max - moved.x) * moved.at_upper).sum(dim=1)
+        + (moved.total - p.low) * moved.at_low
+        + (p.high - moved.total) * moved.at_high
+    ) / (2 * p.linear.shape[1] + 2)
+    corrector = direction((after / r.mu) ** 3 * r.mu, predictor)
+    length = (0.995 * longest(corrector)).clamp(max=1)
+    # NaN: the barrier spans more digits than there are, so this is as far as it goes.
+    usable = (r.error > tol) & torch.isfinite(corrector.x).all(dim=1)
+    return _moved(s, corrector, torch.where(usable, length, torch.zeros_like(length)))
+
+
+def _moved(s: _Point, step: _Point, length: Tensor) -> _Point:
+    wide = length[:, None]
+    still = length == 0
+
+    def to(old: Tensor, change: Tensor, by: Tensor) -> Tensor:
+        return torch.where(still if old.ndim == 1 else still[:, None], old, old + by * change)
+
+    return _Point(
+        to(s.x, step.x, wide),
+        to(s.total, step.total, length),
+        to(s.at_zero, step.at_zero, wide),
+        to(s.at_upper, step.at_upper, wide),
+        to(s.at_low, step.at_low, length),
+        to(s.at_high, step.at_high, length),
+        to(s.nu, step.nu, length),
+    )

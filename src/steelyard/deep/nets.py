@@ -1,0 +1,121 @@
+"""The survey's networks. Each has ``features``, the output of the last hidden layer, and ``head``, the layer on top."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class _Headed(nn.Module):
+    """forward = head ∘ features."""
+
+    head: nn.Linear
+
+    def features(self, x: Tensor) -> Tensor:
+        """Output of the last hidden layer, one row an image."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of the classes."""
+        return self.head(self.features(x))
+
+
+class LeNet5(_Headed):
+    """LeNet-5 with ReLU and max-pooling, for 28 × 28 images of one channel; 84 features.
+
+    Examples
+    --------
+    >>> import torch
+    >>> LeNet5()(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(self, n_classes: int = 10) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 6, 5, padding=2), nn.Conv2d(6, 16, 5)
+        self.hidden1, self.hidden2 = nn.Linear(16 * 5 * 5, 120), nn.Linear(120, 84)
+        self.head = nn.Linear(84, n_classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        """84 numbers an image."""
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        return F.relu(self.hidden2(F.relu(self.hidden1(x.flatten(1)))))
+
+
+class FiveLayerCNN(_Headed):
+    """Two convolutions with pooling and three full layers (survey, section 5.3.3); 84 features.
+
+    ``freeze_convolutions`` keeps the two convolutions as they are, as one-step does with g after its pretraining.
+
+    Examples
+    --------
+    >>> import torch
+    >>> FiveLayerCNN(n_outputs=1)(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 1])
+    """
+
+    def __init__(self, n_outputs: int = 10, channels: int = 1) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(channels, 32, 3, padding=1), nn.Conv2d(32, 64, 3, padding=1)
+        self.hidden1, self.hidden2 = nn.Linear(64 * 7 * 7, 128), nn.Linear(128, 84)
+        self.head = nn.Linear(84, n_outputs)
+
+    def features(self, x: Tensor) -> Tensor:
+        """84 numbers an image."""
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        return F.relu(self.hidden2(F.relu(self.hidden1(x.flatten(1)))))
+
+    def freeze_convolutions(self) -> None:
+        """Learn the full layers alone from now on."""
+        for layer in (self.conv1, self.conv2):
+            layer.requires_grad_(False)
+
+
+class _Block(nn.Module):
+    """Two 3 × 3 convolutions around a shortcut; where the size changes the shortcut is every other pixel, padded."""
+
+    def __init__(self, channels_in: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels_in, channels, 3, stride, padding=1, bias=False)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm1, self.norm2 = nn.BatchNorm2d(channels), nn.BatchNorm2d(channels)
+        self.stride, self.more = stride, channels - channels_in
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images to images."""
+        found = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
+        shortcut = x[:, :, :: self.stride, :: self.stride]
+        half = self.more // 2
+        return F.relu(found + F.pad(shortcut, (0, 0, 0, 0, half, self.more - half)))
+
+
+class ResNet32(_Headed):
+    """ResNet-32 for 32 × 32 images: three stages of five blocks with 16, 32 and 64 channels; 64 features.
+
+    Examples
+    --------
+    >>> import torch
+    >>> ResNet32().features(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 64])
+    """
+
+    def __init__(self, n_classes: int = 10) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16)
+        stages = [(16, 16, 1), (16, 32, 2), (32, 64, 2)]
+        blocks = [
+            _Block(before if i == 0 else channels, channels, stride if i == 0 else 1)
+            for before, channels, stride in stages
+            for i in range(5)
+        ]
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Linear(64, n_classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out")
+
+    def features(self, x: Tensor) -> Tensor:
+        """64 numbers an image."""
+        return self.blocks(F.relu(self.norm(self.conv(x)))).mean(dim=(2, 3))

@@ -1,0 +1,188 @@
+"""Matching of mini-batches: against piqp, the numpy KMM, the authors' formula, and by what it is for."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
+
+from steelyard.deep import DynamicWeights  # noqa: E402
+from steelyard.deep.matching import pose, solve  # noqa: E402
+from steelyard.errors import InputError, NotFiniteError, ParameterError  # noqa: E402
+from steelyard.qp import BoxSlab, solve_box_slab  # noqa: E402
+
+
+def losses(rng, n, m, kind):
+    """A mixture of learnt and mislabelled rows, and clean ones; every other batch has all its goal at one end."""
+    learnt = rng.random(n) < rng.uniform(0.2, 0.9)
+    train = np.where(learnt, rng.gamma(1, 0.5, n), np.abs(rng.normal(4, 1.3, n)))
+    return train, np.abs(rng.normal(6, 1, m)) if kind % 2 else rng.gamma(1, 0.5, m)
+
+
+def problem(rng, k, n=96, m=80):
+    """Wide and narrow kernels, loose and binding bounds, small and smaller ridges."""
+    train, goal = losses(rng, n, m, k)
+    width = np.median(np.abs(train[:, None] - train)) / (1, 3, 20)[k % 3]
+    return train, goal, 0.5 / width**2, (50.0, 1.5, 0.9)[k % 4 % 3], (1e-3, 1e-5)[k % 2]
+
+
+def dense(train, goal, gamma, ridge):
+    kernel = np.exp(-gamma * (train[:, None] - train) ** 2) + ridge * np.eye(len(train))
+    linear = len(train) / len(goal) * np.exp(-gamma * (train[:, None] - goal) ** 2).sum(axis=1)
+    return kernel, linear
+
+
+def test_the_objective_is_that_of_piqp():
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for k in range(200):
+        train, goal, gamma, w_max, ridge = problem(rng, k)
+        kernel, linear = dense(train, goal, gamma, ridge)
+        n, slack = len(train), (np.sqrt(len(train)) - 1) / np.sqrt(len(train))
+        theirs, _ = solve_box_slab(kernel, linear, BoxSlab(np.full(n, w_max), n * (1 - slack), n * (1 + slack)), 1e-10)
+        posed = pose(
+            *(torch.tensor(z)[None, :, None] for z in (train, goal)), torch.tensor([gamma]), w_max=w_max, ridge=ridge
+        )
+        ours = solve(posed)[0].numpy()
+        assert ours.min() >= 0
+        assert ours.max() <= w_max
+        assert n * (1 - slack) * (1 - 1e-8) <= ours.sum() <= n * (1 + slack) * (1 + 1e-8)
+        values = [0.5 * w @ kernel @ w - linear @ w for w in (ours, theirs)]
+        worst = max(worst, (values[0] - values[1]) / abs(values[1]))
+    assert worst < 1e-6
+
+
+def test_many_problems_at_once_are_those_one_by_one():
+    rng = np.random.default_rng(1)
+    made = [problem(rng, 0) for _ in range(5)]
+    stacked = [torch.tensor(np.array([m[i] for m in made]))[:, :, None] for i in (0, 1)]
+    gammas = torch.tensor([m[2] for m in made])
+    together = solve(pose(*stacked, gammas, w_max=50.0, ridge=1e-3))
+    for k in range(5):
+        alone = solve(pose(*(z[k : k + 1] for z in stacked), gammas[k : k + 1], w_max=50.0, ridge=1e-3))
+        np.testing.assert_allclose(together[k], alone[0], atol=1e-6)
+
+
+def test_fillers_touch_nothing():
+    rng = np.random.default_rng(2)
+    train, goal, gamma, *_ = problem(rng, 0)
+    one = [torch.tensor(z)[None, :, None] for z in (train, goal)]
+    bare = solve(pose(*one, torch.tensor([gamma]), w_max=50.0, ridge=1e-3), tol=1e-12)
+    padded = [np.concatenate([z, rng.normal(size=20)]) for z in (train, goal)]
+    real = [torch.arange(len(z))[None] < len(z) - 20 for z in padded]
+    filled = solve(
+        pose(
+            *(torch.tensor(z)[None, :, None] for z in padded),
+            torch.tensor([gamma]),
+            w_max=50.0,
+            ridge=1e-3,
+            real=real[0],
+            validation_real=real[1],
+        ),
+        tol=1e-12,
+    )
+    np.testing.assert_allclose(filled[0, :-20], bare[0], atol=1e-3)
+    assert not filled[0, -20:].any()
+
+
+def test_the_numpy_kmm_reaches_the_same_objective():
+    from steelyard import KMM
+
+    rng = np.random.default_rng(3)
+    train, goal = losses(rng, 128, 128, 0)
+    width = float(np.median(np.abs(train[:, None] - train)[np.triu_indices(128, 1)]))
+    model = KMM(width=width, w_max=50.0, ridge=1e-3, tol=1e-10, standardize=False).fit(
+        train[:, None], target=goal[:, None]
+    )
+    kernel, linear = dense(train, goal, 0.5 / width**2, 1e-3)
+    theirs = model.weights_ * model.raw_mean_
+    posed = pose(
+        *(torch.tensor(z)[None, :, None] for z in (train, goal)), torch.tensor([0.5 / width**2]), w_max=50.0, ridge=1e-3
+    )
+    ours = solve(posed, tol=1e-10)[0].numpy()
+    values = [0.5 * w @ kernel @ w - linear @ w for w in (ours, theirs)]
+    assert values[0] == pytest.approx(values[1], rel=1e-8)
+
+
+def test_the_authors_preset_is_the_authors_formula():
+    """γ is the 1 % quantile of the distances between training rows, B = 50, ridge 1e-5, no normalisation."""
+    rng = np.random.default_rng(4)
+    train, goal = losses(rng, 64, 64, 0)
+    distances = np.abs(train[:, None] - train)[np.triu_indices(64, 1)]
+    kernel, linear = dense(train, goal, np.quantile(distances, 0.01), 1e-5)
+    slack = (np.sqrt(64) - 1) / np.sqrt(64)
+    theirs, _ = solve_box_slab(kernel, linear, BoxSlab(np.full(64, 50.0), 64 * (1 - slack), 64 * (1 + slack)), 1e-10)
+    dynamic = DynamicWeights(preset="authors")
+    ours = dynamic(torch.tensor(train), torch.tensor(goal)).numpy()
+    values = [0.5 * w @ kernel @ w - linear @ w for w in (ours, theirs)]
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+    assert dynamic.reduce(torch.ones(3)) == 3
+
+
+def test_weights_tell_learnt_rows_from_mislabelled_ones():
+    rng = np.random.default_rng(5)
+    learnt = rng.random(256) < 0.6
+    train = np.where(learnt, rng.gamma(1, 0.3, 256), np.abs(rng.normal(4, 1, 256)))
+    weights = DynamicWeights()(torch.tensor(train, dtype=torch.float32), torch.tensor(rng.gamma(1, 0.3, 256)))
+    assert weights.dtype == torch.float32
+    assert weights.mean().item() == pytest.approx(1, abs=1e-5)
+    assert not weights.requires_grad
+    matched = (weights.numpy() * train).mean()
+    assert matched == pytest.approx(0.3, abs=0.1)
+    assert weights.numpy()[learnt].mean() > 10 * weights.numpy()[~learnt].mean()
+
+
+def test_features_are_matched_class_by_class_and_priors_corrected():
+    rng = np.random.default_rng(6)
+    y = torch.tensor(np.repeat([0, 1], [150, 50]))
+    goal_y = torch.tensor(np.repeat([0, 1], [40, 40]))
+    X, goal = (torch.tensor(rng.normal(size=(len(v), 3)), dtype=torch.float32) for v in (y, goal_y))
+    weights = DynamicWeights("features")(X, goal, y, goal_y)
+    shares = [weights[y == c].sum().item() / len(y) for c in (0, 1)]
+    assert shares == pytest.approx([0.5, 0.5], abs=0.05)
+    for c in (0, 1):
+        alone = DynamicWeights("features")(X[y == c], goal[goal_y == c], y[y == c] * 0, goal_y[goal_y == c] * 0)
+        ours = weights[y == c] / weights[y == c].mean()
+        np.testing.assert_allclose(ours, alone, atol=0.03)  # weights are known less well than the objective
+
+
+def test_a_class_that_a_batch_lacks():
+    X, y = torch.randn(20, 2, generator=torch.Generator().manual_seed(0)), torch.tensor([0] * 10 + [1] * 10)
+    goal, goal_y = torch.randn(8, 2, generator=torch.Generator().manual_seed(1)), torch.zeros(8, dtype=torch.long)
+    weights = DynamicWeights("features")(X, goal, y, goal_y)
+    assert not weights[y == 1].any()
+    known = DynamicWeights("features", class_ratio=torch.tensor([0.5, 1.5, 1.0]))(X, goal, y, goal_y)
+    assert len(set(known[y == 1].tolist())) == 1
+    assert (known[y == 1] > 0).all()
+    other = DynamicWeights("features")(X[:10], goal, y[:10], torch.full((8,), 3))
+    assert torch.isfinite(other).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((torch.tensor(1.0), torch.ones(3)), InputError, 'reduction="none"'),
+        ((torch.ones(3), torch.ones(3, 2)), InputError, "validation losses must be one a row"),
+        ((torch.tensor([1.0, torch.nan]), torch.ones(3)), NotFiniteError, "training losses hold NaN"),
+        ((torch.ones(3), torch.tensor([torch.inf])), NotFiniteError, "validation losses hold NaN or infinity"),
+        ((torch.ones(3), torch.ones(0)), InputError, "validation batch is empty"),
+    ],
+)
+def test_bad_batches(arguments, error, message):
+    with pytest.raises(error, match=message):
+        DynamicWeights()(*arguments)
+
+
+def test_bad_parameters():
+    with pytest.raises(ParameterError, match="transform must be one of"):
+        DynamicWeights("logits")
+    with pytest.raises(ParameterError, match="preset must be one of"):
+        DynamicWeights(preset="theirs")
+    with pytest.raises(InputError, match="needs the labels"):
+        DynamicWeights("features")(torch.ones(3, 2), torch.ones(3, 2))
+    with pytest.raises(InputError, match="one row for each of 3 labels"):
+        DynamicWeights("features")(torch.ones(2, 2), torch.ones(3, 2), torch.zeros(3), torch.zeros(3))
+
+
+def test_equal_losses_have_equal_weights():
+    weights = DynamicWeights()(torch.full((10,), 0.7), torch.full((5,), 0.7))
+    np.testing.assert_allclose(weights, np.ones(10), atol=1e-4)

@@ -1,0 +1,39 @@
+"""The survey's networks: sizes, features, and what is frozen."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
+
+from steelyard.deep.nets import FiveLayerCNN, LeNet5, ResNet32  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("net", "shape", "n_features", "n_parameters"),
+    [
+        (LeNet5(), (1, 28, 28), 84, 61_706),
+        (ResNet32(), (3, 32, 32), 64, 464_154),
+        (FiveLayerCNN(), (1, 28, 28), 84, 432_038),
+    ],
+    ids=["LeNet5", "ResNet32", "FiveLayerCNN"],
+)
+def test_sizes(net, shape, n_features, n_parameters):
+    x = torch.randn(4, *shape, generator=torch.Generator().manual_seed(0))
+    net.eval()
+    assert net.features(x).shape == (4, n_features)
+    assert net(x).shape == (4, 10)
+    torch.testing.assert_close(net(x), net.head(net.features(x)))
+    assert sum(p.numel() for p in net.parameters()) == n_parameters
+
+
+def test_frozen_convolutions_stay_and_the_rest_learns():
+    net = FiveLayerCNN(n_outputs=1)
+    net.freeze_convolutions()
+    before = {name: p.detach().clone() for name, p in net.named_parameters()}
+    net(torch.randn(4, 1, 28, 28)).sum().backward()
+    with torch.no_grad():
+        for p in net.parameters():
+            if p.grad is not None:
+                p -= 0.1 * p.grad
+    moved = {name for name, p in net.named_parameters() if not torch.equal(p, before[name])}
+    assert not {name for name in moved if name.startswith("conv")}
+    assert "head.weight" in moved
