@@ -12,7 +12,7 @@ from steelyard import OneStepClassifier, WeightedClassifier, WeightedRegressor
 from steelyard.compare import WEIGHTINGS, learners
 from steelyard.encode import learn_encoding
 from steelyard.errors import InputError, ModelError
-from steelyard.store import TRUSTED, TableModel, encode_labels, load_model, model_files
+from steelyard.store import TRUSTED, TableModel, load_model, model_files, require_known
 from steelyard.tables import as_frame
 
 ABOUT = {
@@ -110,7 +110,7 @@ def test_the_description_is_readable(model, tmp_path):
 
 def test_unknown_classes_are_named():
     with pytest.raises(InputError, match=r"has not seen: maybe\. It knows no, yes"):
-        encode_labels(np.array(["yes", "maybe"], dtype=object), ("no", "yes"), "t.csv, column 'y'")
+        require_known(np.array(["yes", "maybe"], dtype=object), ("no", "yes"), "t.csv, column 'y'")
 
 
 def test_a_text_column_survives(tmp_path):

@@ -25,7 +25,7 @@ from steelyard.output import check_apart, check_folder, csv_text, write_folder, 
 from steelyard.performance import Interval, bootstrap_t
 from steelyard.ratio import RULSIF, ULSIF
 from steelyard.report import words
-from steelyard.store import TableModel, encode_labels, load_model
+from steelyard.store import TableModel, load_model, require_known
 from steelyard.tables import Column, Frame, place_of_row, read_table
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size
@@ -63,14 +63,18 @@ def read_pair(source: Path, target: Path, progress: Progress, *, at_most: int | 
         kinds |= dict.fromkeys(differ, "category")
 
 
-def split_label(frame: Frame, label: str | None, path: Path, *, needed: bool) -> tuple[Frame, NDArray[Any] | None]:
-    """The table without its label, and the label; rows without a label lose it as a whole."""
+def require_label(frame: Frame, label: str | None, path: Path) -> None:
+    """An error where there is no such column."""
+    if label is not None and label not in frame.names:
+        raise TableError(
+            f"{path}: there is no column {label!r} for --label; the columns are {', '.join(frame.names[:10])}"
+            f"{', …' if len(frame.names) > 10 else ''}."
+        )
+
+
+def split_label(frame: Frame, label: str | None) -> tuple[Frame, NDArray[Any] | None]:
+    """The table without its label, and the label where there is one."""
     if label is None or label not in frame.names:
-        if needed and label is not None:
-            raise TableError(
-                f"{path}: there is no column {label!r} for --label; the columns are {', '.join(frame.names[:10])}"
-                f"{', …' if len(frame.names) > 10 else ''}."
-            )
         return frame, None
     return frame.without(label), frame[label].values
 
@@ -85,8 +89,8 @@ def diagnose_files(
         near, far = read_pair(source, target, progress, at_most=SAMPLE, seed=seed)
         task = progress.add_task("comparing", total=None, rows="")
         near, far = _labelled(near, far, label, source, target)
-        X, y = split_label(near, label, source, needed=True)
-        X_target, y_target = split_label(far, label, target, needed=False)
+        require_label(near, label, source)
+        (X, y), (X_target, y_target) = split_label(near, label), split_label(far, label)
         one, other = match_frames(X, X_target, f"{source} and {target}")
         findings = diagnose(one, y, target=Target(other, y_target), random_state=seed)
         if out is not None:
@@ -152,8 +156,8 @@ def weigh_files(
     check_apart(out, source, target)
     with progress:
         tables = read_pair(source, target, progress, at_most=None, seed=seed)
-        near = split_label(tables[0], label, source, needed=True)[0]
-        far = split_label(tables[1], label, target, needed=False)[0]
+        require_label(tables[0], label, source)
+        near, far = (split_label(table, label)[0] for table in tables)
         task = progress.add_task("weighing", total=None, rows="")
         one, other = match_frames(near, far, f"{source} and {target}")
         encoding = learn_encoding(one, other)
@@ -177,7 +181,7 @@ def fit_files(source: Path, target: Path, label: str, task: str, seed: int, out:
     check_folder(out)
     with progress:
         near, far = read_pair(source, target, progress, at_most=None, seed=seed)
-        split_label(near, label, source, needed=True)
+        require_label(near, label, source)
         bar = progress.add_task("fitting", total=N_STEPS + 2, rows="")
         run = fit_tables(
             near,
@@ -230,7 +234,7 @@ def evaluate_file(folder: Path, table: Path, seed: int, progress: Progress) -> d
     model = load_model(folder)
     with progress:
         frame = read(table, progress, at_most=None, seed=0, kinds=model.kinds)
-        split_label(frame, model.label, table, needed=True)
+        require_label(frame, model.label, table)
         column = frame[model.label]
         keep = column.present()
         frame = frame.take(keep)
@@ -270,7 +274,7 @@ def row_scores_of(model: TableModel, frame: Frame, label: Column, *, plain: bool
     at = f"{where}, column {label.name!r}"
     if model.classes:
         truth = np.array([in_words(label.kind, value) for value in label.values], dtype=object)
-        encode_labels(truth, model.classes, at)
+        require_known(truth, model.classes, at)
         return (predicted == truth).astype(np.float64)
     if label.kind == "category":
         bad = next(value for value in label.values if not is_number(value))

@@ -134,12 +134,10 @@ def load_model(folder: Path) -> TableModel:
         raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
 
 
-def encode_labels(labels: NDArray[Any], classes: tuple[str, ...], where: str) -> NDArray[np.intp]:
-    """Places of labels among the classes."""
-    known = {name: i for i, name in enumerate(classes)}
-    strange = sorted({str(label) for label in labels} - set(known))
+def require_known(labels: NDArray[Any], classes: tuple[str, ...], where: str) -> None:
+    """An error for labels that are none of the classes."""
+    strange = sorted({str(label) for label in labels} - set(classes))
     if strange:
         raise InputError(
             f"{where} holds classes the model has not seen: {', '.join(strange[:5])}. It knows {', '.join(classes)}."
         )
-    return np.array([known[str(label)] for label in labels], dtype=np.intp)

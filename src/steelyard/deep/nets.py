@@ -20,7 +20,22 @@ class _Headed(nn.Module):
         return self.head(self.features(x))
 
 
-class LeNet5(_Headed):
+class _TwoConvolutions(_Headed):
+    """Two convolutions with pooling, then two full hidden layers of 84 features."""
+
+    conv1: nn.Conv2d
+    conv2: nn.Conv2d
+    hidden1: nn.Linear
+    hidden2: nn.Linear
+
+    def features(self, x: Tensor) -> Tensor:
+        """84 numbers an image."""
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        return F.relu(self.hidden2(F.relu(self.hidden1(x.flatten(1)))))
+
+
+class LeNet5(_TwoConvolutions):
     """LeNet-5 with ReLU and max-pooling, for 28 × 28 images of one channel; 84 features.
 
     Examples
@@ -36,14 +51,8 @@ class LeNet5(_Headed):
         self.hidden1, self.hidden2 = nn.Linear(16 * 5 * 5, 120), nn.Linear(120, 84)
         self.head = nn.Linear(84, n_classes)
 
-    def features(self, x: Tensor) -> Tensor:
-        """84 numbers an image."""
-        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
-        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
-        return F.relu(self.hidden2(F.relu(self.hidden1(x.flatten(1)))))
 
-
-class FiveLayerCNN(_Headed):
+class FiveLayerCNN(_TwoConvolutions):
     """Two convolutions with pooling and three full layers (survey, section 5.3.3); 84 features.
 
     ``freeze_convolutions`` keeps the two convolutions as they are, as one-step does with g after its pretraining.
@@ -60,12 +69,6 @@ class FiveLayerCNN(_Headed):
         self.conv1, self.conv2 = nn.Conv2d(channels, 32, 3, padding=1), nn.Conv2d(32, 64, 3, padding=1)
         self.hidden1, self.hidden2 = nn.Linear(64 * 7 * 7, 128), nn.Linear(128, 84)
         self.head = nn.Linear(84, n_outputs)
-
-    def features(self, x: Tensor) -> Tensor:
-        """84 numbers an image."""
-        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
-        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
-        return F.relu(self.hidden2(F.relu(self.hidden1(x.flatten(1)))))
 
     def freeze_convolutions(self) -> None:
         """Learn the full layers alone from now on."""

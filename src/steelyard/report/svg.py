@@ -195,27 +195,10 @@ def love_plot(found: Sequence[Balance]) -> Markup:
         parts.append(tag("line", x1=across(0), x2=float(WIDTH - 14), y1=y, y2=y, class_="grid"))
         if b.after is not None:
             parts.append(tag("line", x1=across(b.before), x2=across(b.after), y1=y, y2=y, class_="change"))
-        parts.append(
-            tag(
-                "circle",
-                tag("title", f"{b.name}, before: {b.before:.2f}"),
-                cx=across(b.before),
-                cy=y,
-                r=4.5,
-                class_="source ring",
-            )
-        )
-        if b.after is not None:
-            parts.append(
-                tag(
-                    "circle",
-                    tag("title", f"{b.name}, after: {b.after:.2f}"),
-                    cx=across(b.after),
-                    cy=y,
-                    r=4.5,
-                    class_="weighted fill",
-                )
-            )
+        for value, when, kind in ((b.before, "before", "source ring"), (b.after, "after", "weighted fill")):
+            if value is not None:
+                named = tag("title", f"{b.name}, {when}: {value:.2f}")
+                parts.append(tag("circle", named, cx=across(value), cy=y, r=4.5, class_=kind))
     axis = bottom_axis(across, bottom, "standardised difference to the target")
     return picture(bottom + BOTTOM, "Differences before and after weighting", *parts, *axis)
 
