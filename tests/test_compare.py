@@ -9,8 +9,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from steelyard import RULSIF
-from steelyard.compare import Method, choose, fit_best, judging_weights, learners, paired_gain, probabilities
+from steelyard.compare import Method, choose, fit_best, judging_weights, paired_gain
 from steelyard.errors import InputError
+from steelyard.heldout import learners, probabilities
 
 
 def curve(rng, n, center):

@@ -9,9 +9,9 @@ import skops.io
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from steelyard import OneStepClassifier, WeightedClassifier, WeightedRegressor
-from steelyard.compare import WEIGHTINGS, learners
 from steelyard.encode import learn_encoding
 from steelyard.errors import InputError, ModelError
+from steelyard.heldout import WEIGHTINGS, learners
 from steelyard.store import TRUSTED, TableModel, load_model, model_files, require_known
 from steelyard.tables import as_frame
 

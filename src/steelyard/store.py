@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steelyard.arrays import FloatArray
-from steelyard.compare import probabilities
 from steelyard.encode import Encoding, is_number
 from steelyard.errors import InputError, ModelError
+from steelyard.heldout import probabilities
 from steelyard.tables import Frame
 
 FORMAT = 1

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 from steelyard import diagnose
 from steelyard.cli import app
 from steelyard.commands import compared
-from steelyard.compare import COMPARED_ROWS, _draw, deal_without_copies, fit_best
+from steelyard.compare import fit_best
 from steelyard.errors import InputError
+from steelyard.heldout import COMPARED_ROWS, deal_without_copies, draw
 from steelyard.tables import place_of_row, read_table
 
 
@@ -138,11 +139,11 @@ def test_copied_noise_is_not_learnt():
     assert found.performance["source"].mean > 0.7  # the variance is 1; boosting on copies would promise a third
 
 
-def test_a_rare_class_is_never_lost_in_the_draw():
+def test_a_rare_class_is_never_lost_in_thedraw():
     codes = np.zeros(5000, dtype=int)
     codes[[7, 4000, 4999]] = 1
     for seed in range(20):
-        rows = _draw(5000, np.random.default_rng(seed), codes)
+        rows = draw(5000, np.random.default_rng(seed), codes)
         assert len(rows) == COMPARED_ROWS
         assert codes[rows].sum() == 3
 
