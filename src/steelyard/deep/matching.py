@@ -123,90 +123,97 @@ def _residuals(p: Problems, s: _Point) -> _Residuals:
     stationarity = product - p.linear - s.at_zero + s.at_upper + s.nu[:, None] * p.real
     slab = -s.nu - s.at_low + s.at_high
     total = (s.x * p.real).sum(dim=1) - s.total
-    gap = (
+    mu = _complementarity(p, s)
+    objective = (s.x * (product / 2 - p.linear)).sum(dim=1).abs().clamp(min=1)
+    # A residual is worth what it moves the objective by, at weights of one.
+    worst = torch.maximum(stationarity.abs().sum(dim=1), (slab * s.total).abs())
+    worst = torch.maximum(worst, (total * s.nu).abs() + total.abs() / s.total.clamp(min=1e-30) * 1e-2)
+    error = torch.maximum(mu * (2 * p.linear.shape[1] + 2), worst) / objective
+    return _Residuals(stationarity, slab, total, mu, error)
+
+
+def _step(p: Problems, s: _Point, r: _Residuals, tol: float) -> _Point:
+    """Mehrotra's predictor and corrector; a problem that is solved stays where it is."""
+    newton = _Newton(p, s, r)
+    predictor = newton.direction(torch.zeros_like(r.mu), None)
+    after = _complementarity(p, _moved(s, predictor, newton.longest(predictor)))
+    corrector = newton.direction((after / r.mu) ** 3 * r.mu, predictor)
+    length = (0.995 * newton.longest(corrector)).clamp(max=1)
+    # NaN: the barrier spans more digits than there are, so this is as far as it goes.
+    usable = (r.error > tol) & torch.isfinite(corrector.x).all(dim=1)
+    return _moved(s, corrector, torch.where(usable, length, torch.zeros_like(length)))
+
+
+def _complementarity(p: Problems, s: _Point) -> Tensor:
+    """Mean product of a constraint's room and its multiplier, of each problem."""
+    total = (
         (s.x * s.at_zero).sum(dim=1)
         + ((p.w_max - s.x) * s.at_upper).sum(dim=1)
         + (s.total - p.low) * s.at_low
         + (p.high - s.total) * s.at_high
     )
-    objective = (s.x * (product / 2 - p.linear)).sum(dim=1).abs().clamp(min=1)
-    # A residual is worth what it moves the objective by, at weights of one.
-    worst = torch.maximum(stationarity.abs().sum(dim=1), (slab * s.total).abs())
-    worst = torch.maximum(worst, (total * s.nu).abs() + total.abs() / s.total.clamp(min=1e-30) * 1e-2)
-    error = torch.maximum(gap, worst) / objective
-    return _Residuals(stationarity, slab, total, gap / (2 * p.linear.shape[1] + 2), error)
+    return total / (2 * p.linear.shape[1] + 2)
 
 
-def _step(p: Problems, s: _Point, r: _Residuals, tol: float) -> _Point:
-    """Mehrotra's predictor and corrector; a problem that is solved stays where it is."""
-    room = p.w_max - s.x
-    above, below = s.total - p.low, p.high - s.total
-    matrix = p.kernel + torch.diag_embed(s.at_zero / s.x + s.at_upper / room)
-    factor = torch.linalg.cholesky_ex(matrix).L
-    of_ones = torch.cholesky_solve(p.real[:, :, None], factor)[:, :, 0]
-    stiffness = (of_ones * p.real).sum(dim=1)
-    slope = s.at_low / above + s.at_high / below
+class _Newton:
+    """The linear systems of one iteration, factored once and solved for predictor and corrector."""
 
-    def direction(goal: Tensor, before: _Point | None) -> _Point:
-        second = (
-            (
-                before.x * before.at_zero,
-                -before.x * before.at_upper,
-                before.total * before.at_low,
-                -before.total * before.at_high,
-            )
-            if before is not None
-            else (0.0, 0.0, 0.0, 0.0)
-        )
-        to_zero = (goal[:, None] - second[0]) / s.x - s.at_zero
-        to_upper = (goal[:, None] - second[1]) / room - s.at_upper
-        to_low = (goal - second[2]) / above - s.at_low
-        to_high = (goal - second[3]) / below - s.at_high
-        right = torch.cholesky_solve((to_zero - to_upper - r.stationarity)[:, :, None], factor)[:, :, 0]
+    def __init__(self, p: Problems, s: _Point, r: _Residuals) -> None:
+        self.p, self.s, self.r = p, s, r
+        self.room = p.w_max - s.x
+        self.above, self.below = s.total - p.low, p.high - s.total
+        self.factor = torch.linalg.cholesky_ex(p.kernel + torch.diag_embed(s.at_zero / s.x + s.at_upper / self.room)).L
+        self.of_ones = torch.cholesky_solve(p.real[:, :, None], self.factor)[:, :, 0]
+        self.stiffness = (self.of_ones * p.real).sum(dim=1)
+        self.slope = s.at_low / self.above + s.at_high / self.below
+
+    def direction(self, goal: Tensor, before: _Point | None) -> _Point:
+        """The step toward complementarity `goal`, corrected for the second order of the predictor's step."""
+        s, r = self.s, self.r
+        zero_zero, upper_upper, low_low, high_high = _second_order(before)
+        to_zero = (goal[:, None] - zero_zero) / s.x - s.at_zero
+        to_upper = (goal[:, None] - upper_upper) / self.room - s.at_upper
+        to_low = (goal - low_low) / self.above - s.at_low
+        to_high = (goal - high_high) / self.below - s.at_high
+        right = torch.cholesky_solve((to_zero - to_upper - r.stationarity)[:, :, None], self.factor)[:, :, 0]
         slab_right = to_low - to_high - r.slab
-        free = (right * p.real).sum(dim=1) + r.total
-        total = (free + stiffness * slab_right) / (slope * stiffness + 1)
-        nu = (slope * free - slab_right) / (slope * stiffness + 1)
-        x = right - nu[:, None] * of_ones
+        # Eliminating x leaves one equation for the sum.
+        free = (right * self.p.real).sum(dim=1) + r.total
+        total = (free + self.stiffness * slab_right) / (self.slope * self.stiffness + 1)
+        nu = (self.slope * free - slab_right) / (self.slope * self.stiffness + 1)
+        x = right - nu[:, None] * self.of_ones
         return _Point(
             x,
             total,
             to_zero - s.at_zero / s.x * x,
-            to_upper + s.at_upper / room * x,
-            to_low - s.at_low / above * total,
-            to_high + s.at_high / below * total,
+            to_upper + s.at_upper / self.room * x,
+            to_low - s.at_low / self.above * total,
+            to_high + s.at_high / self.below * total,
             nu,
         )
 
-    def longest(step: _Point) -> Tensor:
+    def longest(self, step: _Point) -> Tensor:
+        """The longest step of each problem, at most one, that leaves every room and every multiplier non-negative."""
+        s = self.s
         shrink = torch.stack(
             [
                 (step.x / s.x).amin(dim=1),
-                (-step.x / room).amin(dim=1),
+                (-step.x / self.room).amin(dim=1),
                 (step.at_zero / s.at_zero).amin(dim=1),
                 (step.at_upper / s.at_upper).amin(dim=1),
-                step.total / above,
-                -step.total / below,
+                step.total / self.above,
+                -step.total / self.below,
                 step.at_low / s.at_low,
                 step.at_high / s.at_high,
             ]
         ).amin(dim=0)
         return torch.where(shrink < -1, -1 / shrink, torch.ones_like(shrink))
 
-    predictor = direction(torch.zeros_like(r.mu), None)
-    length = longest(predictor)
-    moved = _moved(s, predictor, length)
-    after = (
-        (moved.x * moved.at_zero).sum(dim=1)
-        + ((p.w_max - moved.x) * moved.at_upper).sum(dim=1)
-        + (moved.total - p.low) * moved.at_low
-        + (p.high - moved.total) * moved.at_high
-    ) / (2 * p.linear.shape[1] + 2)
-    corrector = direction((after / r.mu) ** 3 * r.mu, predictor)
-    length = (0.995 * longest(corrector)).clamp(max=1)
-    # NaN: the barrier spans more digits than there are, so this is as far as it goes.
-    usable = (r.error > tol) & torch.isfinite(corrector.x).all(dim=1)
-    return _moved(s, corrector, torch.where(usable, length, torch.zeros_like(length)))
+
+def _second_order(step: _Point | None) -> tuple[Tensor | float, Tensor | float, Tensor | float, Tensor | float]:
+    if step is None:
+        return 0.0, 0.0, 0.0, 0.0
+    return step.x * step.at_zero, -step.x * step.at_upper, step.total * step.at_low, -step.total * step.at_high
 
 
 def _moved(s: _Point, step: _Point, length: Tensor) -> _Point:
