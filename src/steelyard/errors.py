@@ -32,6 +32,14 @@ class ModelError(InputError):
     """A saved model is absent, damaged, or holds what no model should."""
 
 
+class CheckpointError(InputError):
+    """A checkpoint is damaged, or of another training than the one that should go on."""
+
+
+class MissingTargetError(InputError):
+    """A method was given no labelled rows of the target, and cannot do without."""
+
+
 class WeightError(InputError):
     """Row weights are negative, not finite, all zero or of the wrong length."""
 

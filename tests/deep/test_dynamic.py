@@ -153,8 +153,26 @@ def test_a_class_that_a_batch_lacks():
     known = DynamicWeights("features", class_ratio=torch.tensor([0.5, 1.5, 1.0]))(X, goal, y, goal_y)
     assert len(set(known[y == 1].tolist())) == 1
     assert (known[y == 1] > 0).all()
-    other = DynamicWeights("features")(X[:10], goal, y[:10], torch.full((8,), 3))
-    assert torch.isfinite(other).all()
+    with pytest.raises(InputError, match="Every weight is zero in call 1"):
+        DynamicWeights("features")(X[:10], goal, y[:10], torch.full((8,), 3))
+    with pytest.raises(InputError, match="Labels go up to 3 in call 1, but class_ratio has 2 classes"):
+        DynamicWeights("features", class_ratio=torch.ones(2))(X[:10], goal, y[:10], torch.full((8,), 3))
+
+
+def test_a_class_of_one_row_has_the_weight_of_its_class():
+    X, y = torch.randn(9, 2, generator=torch.Generator().manual_seed(0)), torch.tensor([0] * 8 + [1])
+    weights = DynamicWeights("features", class_ratio=torch.tensor([1.0, 1.0]))(X, X, y, y)
+    assert weights[8].item() == pytest.approx(1, abs=0.01)
+    assert torch.isfinite(weights).all()
+
+
+def test_losses_of_several_trials_at_once():
+    rng = np.random.default_rng(7)
+    train, goal = (torch.tensor(rng.gamma(1, 1, (3, 40))) for _ in range(2))
+    dynamic = DynamicWeights()
+    together = dynamic(train, goal)
+    for k in range(3):
+        np.testing.assert_array_equal(together[k], dynamic(train[k], goal[k]))
 
 
 @pytest.mark.parametrize(
@@ -162,9 +180,13 @@ def test_a_class_that_a_batch_lacks():
     [
         ((torch.tensor(1.0), torch.ones(3)), InputError, 'reduction="none"'),
         ((torch.ones(3), torch.ones(3, 2)), InputError, "validation losses must be one a row"),
-        ((torch.tensor([1.0, torch.nan]), torch.ones(3)), NotFiniteError, "training losses hold NaN"),
+        (
+            (torch.tensor([1.0, torch.nan]), torch.ones(3)),
+            NotFiniteError,
+            "losses hold NaN or infinity in call 1",
+        ),
         ((torch.ones(3), torch.tensor([torch.inf])), NotFiniteError, "validation losses hold NaN or infinity"),
-        ((torch.ones(3), torch.ones(0)), InputError, "validation batch is empty"),
+        ((torch.ones(3), torch.ones(0)), InputError, "validation batch is empty in call 1"),
     ],
 )
 def test_bad_batches(arguments, error, message):

@@ -7,6 +7,9 @@ try:
 except ModuleNotFoundError as error:
     raise DependencyError("steelyard.deep needs PyTorch. Install it: pip install 'steelyard[deep]'.") from error
 
+from steelyard.deep.classifier import DynamicWeightedClassifier
 from steelyard.deep.dynamic import DynamicWeights
+from steelyard.deep.loop import Settings, Trial, train
+from steelyard.deep.plan import Task
 
-__all__ = ["DynamicWeights"]
+__all__ = ["DynamicWeightedClassifier", "DynamicWeights", "Settings", "Task", "Trial", "train"]

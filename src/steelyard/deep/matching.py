@@ -38,7 +38,6 @@ def pose(
     *,
     w_max: float,
     ridge: float,
-    slack: float | None = None,
     real: Tensor | None = None,
     validation_real: Tensor | None = None,
 ) -> Problems:
@@ -61,8 +60,10 @@ def pose(
     across = torch.exp(-gamma[:, None, None] * squared_distances(train, validation))
     linear = (n / m.clamp(min=1))[:, None] * torch.einsum("pnm,pm->pn", across, there)
     linear = torch.where(here > 0, linear, torch.ones_like(linear))
-    room = (n.sqrt() - 1) / n.sqrt().clamp(min=1) if slack is None else torch.full_like(n, slack)
-    return Problems(kernel, linear, here, w_max, n * (1 - room), n * (1 + room))
+    room = (n.sqrt() - 1) / n.sqrt().clamp(min=1)
+    room = torch.where(n > 1, room, torch.full_like(n, 0.5))  # one row has weight one, whatever is found here
+    low, high = (torch.where(n > 0, n * (1 + sign * room), torch.full_like(n, sign)) for sign in (-1.0, 1.0))
+    return Problems(kernel, linear, here, w_max, low, high)
 
 
 def solve(problems: Problems, tol: float = TOLERANCE, max_iter: int = MAX_ITER) -> Tensor:
@@ -73,7 +74,8 @@ def solve(problems: Problems, tol: float = TOLERANCE, max_iter: int = MAX_ITER) 
         if bool((residuals.error <= tol).all()):
             break
         state = _step(problems, state, residuals, tol)
-    return state.x * problems.real
+    alone = problems.real.sum(dim=1, keepdim=True) <= 1
+    return torch.where(alone, torch.ones_like(state.x), state.x) * problems.real
 
 
 @dataclass(frozen=True, eq=False)

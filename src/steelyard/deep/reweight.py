@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from steelyard.deep.plan import RowLosses
 from steelyard.errors import InputError
-
-RowLosses = Callable[[Tensor, Tensor], Tensor]  # scores and labels to one loss a row
 
 
 def learnt_weights(
@@ -48,6 +45,10 @@ def learnt_weights(
         steps = torch.autograd.grad((epsilon * losses).sum(), values, create_graph=True, allow_unused=True)
         pairs = [(s, t) for s, t in zip(steps, toward, strict=True) if s is not None and t is not None]
         (gain,) = torch.autograd.grad(torch.stack([(s * t).sum() for s, t in pairs]).sum(), epsilon)
-    weights = gain.detach().clamp(min=0)
+    return mean_one(gain.detach().clamp(min=0))
+
+
+def mean_one(weights: Tensor) -> Tensor:
+    """Weights with mean one; all zero where they were."""
     total = weights.sum()
     return torch.where(total > 0, weights * len(weights) / total, torch.zeros_like(weights))

@@ -1,0 +1,59 @@
+"""A training that was stopped, on disk: written whole or not at all, and only taken up by the training it is of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steelyard.errors import CheckpointError
+
+
+def save(path: Path, description: dict[str, Any], state: dict[str, Any]) -> None:
+    """Write to a neighbour and rename it, so that a stop at any moment leaves the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with open(beside, "wb") as file:
+        torch.save({"description": json.dumps(description, sort_keys=True), "state": state}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def load(path: Path, description: dict[str, Any], device: torch.device) -> dict[str, Any] | None:
+    """The state that was saved, or None where there is none; `CheckpointError` where it is of another training."""
+    if not path.exists():
+        return None
+    try:
+        found = torch.load(path, map_location=device, weights_only=True)
+        saved, state = json.loads(found["description"]), found["state"]
+    # A cut file fails in the zip reader, the unpickler or the index, each with an error of its own.
+    except Exception as error:
+        raise CheckpointError(
+            f"{path} is damaged or no checkpoint ({type(error).__name__}). It is left as it is; move it away to start "
+            "anew."
+        ) from error
+    wanted = json.loads(json.dumps(description))
+    differ = [key for key in sorted({*saved, *wanted}) if saved.get(key) != wanted.get(key)]
+    if differ:
+        words = "; ".join(f"{key} was {saved.get(key)!r}, is {wanted.get(key)!r}" for key in differ)
+        raise CheckpointError(
+            f"{path} is of another training: {words}. It is left as it is; use another file to start anew."
+        )
+    return state
+
+
+def fingerprint(*tensors: Tensor | None) -> str:
+    """A short name for the content of these tensors."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]

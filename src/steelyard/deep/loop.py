@@ -1,0 +1,364 @@
+"""One small training loop for every method: phases of epochs, checkpoints, a log, several trials side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import Tensor, nn
+
+from steelyard.check import check_range
+from steelyard.deep import checkpoint
+from steelyard.deep.capture import Captured
+from steelyard.deep.plan import Batch, Method, Phase, Step, Task
+from steelyard.deep.steps import evaluating
+from steelyard.errors import InputError, NotFiniteError, ParameterError
+
+Optimiser = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+
+
+def constant(epoch: int) -> float:
+    """A learning rate that stays."""
+    return 1.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a network learns, whatever the method.
+
+    Parameters
+    ----------
+    optimiser : parameters to an optimiser; each network has its own
+    schedule : epoch of a network to a factor of its learning rate
+    batch_size : rows of the source in a step; the last rows of an epoch that fill no batch are left out
+    target_batch_size : rows of the target in a step, drawn anew without replacement; None is `batch_size`
+    summed : the weighted losses of a batch are summed, as in the authors' code; else averaged
+    """
+
+    optimiser: Optimiser
+    schedule: Callable[[int], float] = constant
+    batch_size: int = 256
+    target_batch_size: int | None = None
+    summed: bool = False
+
+    def __post_init__(self) -> None:
+        check_range("batch_size", self.batch_size, 1)
+        if self.target_batch_size is not None:
+            check_range("target_batch_size", self.target_batch_size, 1)
+
+
+@dataclass(eq=False)
+class Trial:
+    """A method on a task with a seed, and afterwards what came of it.
+
+    `log` has one entry an epoch; `rows` and `weights` are those of the last epoch that had weights, step by step.
+    """
+
+    method: Method
+    task: Task
+    seed: int = 0
+    test: tuple[Tensor, Tensor] | None = None
+    log: list[dict[str, Any]] = field(default_factory=list)
+    rows: Tensor | None = None
+    weights: Tensor | None = None
+
+
+def train(
+    trials: Trial | Sequence[Trial],
+    settings: Settings,
+    *,
+    checkpoint_path: Path | None = None,
+    progress: bool = True,
+) -> None:
+    """Train the networks of the trials in place, from the checkpoint on where there is one.
+
+    With the same seed and data the result is the same, to the bit on a CPU, whether or not the training was stopped
+    and resumed. On a GPU each step is one captured graph and the steps of several trials run side by side; the methods
+    then need the same phases and equally many rows.
+
+    Parameters
+    ----------
+    trials : Trial or sequence of them
+    settings : Settings
+    checkpoint_path : Path, default=None
+        Written after every epoch; read first where it exists.
+    progress : bool, default=True
+        A bar on stderr, where that is a terminal.
+    """
+    runs = [_Run(trial, settings) for trial in ([trials] if isinstance(trials, Trial) else trials)]
+    _require_alike(runs)
+    description: dict[str, Any] = {}
+    begun = 0
+    if checkpoint_path is not None:
+        for k, run in enumerate(runs):
+            description |= {key if not k else f"{key} of trial {k}": value for key, value in run.describe().items()}
+        state = checkpoint.load(checkpoint_path, description, runs[0].device)
+        if state is not None:
+            begun = state["epoch"]
+            for run, saved in zip(runs, state["runs"], strict=True):
+                run.restore(saved)
+    epochs = runs[0].trial.method.epochs
+    with _random_state_kept(runs[0].device), _bar(progress, epochs, begun) as advance:
+        at = 0
+        for phase_number, phase in enumerate(runs[0].trial.method.phases):
+            if at + phase.epochs <= begun:
+                at += phase.epochs
+                continue
+            for run in runs:
+                run.begin_phase(run.trial.method.phases[phase_number])
+            captured = Captured([run.step for run in runs]) if runs[0].device.type == "cuda" else None
+            for epoch in range(max(at, begun), at + phase.epochs):
+                _run_epoch(runs, epoch, captured)
+                advance(runs[0].trial.log[-1])
+                if checkpoint_path is not None:
+                    checkpoint.save(
+                        checkpoint_path, description, {"epoch": epoch + 1, "runs": [run.state() for run in runs]}
+                    )
+            at += phase.epochs
+
+
+def _run_epoch(runs: list[_Run], epoch: int, captured: Captured | None) -> None:
+    started = time.perf_counter()
+    if captured is None:
+        for run in runs:
+            run.begin_epoch(epoch)
+            for _ in range(run.n_steps):
+                run.step()
+    else:
+        changed = [run.begin_epoch(epoch) for run in runs]
+        if any(changed):
+            captured.forget()  # the learning rate is part of the graph
+        for _ in range(runs[0].n_steps):
+            captured.replay()
+    for run in runs:
+        run.finish_epoch(epoch, started)
+
+
+class _Run:
+    """A trial while it is trained."""
+
+    def __init__(self, trial: Trial, settings: Settings) -> None:
+        task, method = trial.task, trial.method
+        self.trial, self.settings, self.device = trial, settings, task.X.device
+        for name, network in method.networks.items():
+            away = {p.device for p in network.parameters()} - {self.device}
+            if away:
+                raise InputError(
+                    f'Network "{name}" lies on {away.pop()}, the data on {self.device}; move one with .to(device).'
+                )
+        self.batch_size = min(settings.batch_size, len(task.y))
+        self.target_batch_size = min(settings.target_batch_size or settings.batch_size, len(task.target_X))
+        self.n_steps = len(task.y) // self.batch_size
+        self.optimisers = {
+            name: settings.optimiser([p for p in network.parameters() if p.requires_grad])
+            for name, network in method.networks.items()
+        }
+        self.rates = {name: [g["lr"] for g in o.param_groups] for name, o in self.optimisers.items()}
+        for optimiser in self.optimisers.values():
+            for group in optimiser.param_groups:
+                if self.device.type == "cuda" and "capturable" in group:
+                    group["capturable"] = True
+        self.epochs_of = dict.fromkeys(method.networks, 0)
+        self.phase: Phase | None = None
+        self.step_of: Step | None = None
+        # What a step reads and writes, at places that stay, so that it can be captured.
+        self.counter = torch.zeros(1, dtype=torch.long, device=self.device)
+        self.rows = torch.zeros(self.n_steps, self.batch_size, dtype=torch.long, device=self.device)
+        self.target_rows = torch.zeros(self.n_steps, self.target_batch_size, dtype=torch.long, device=self.device)
+        self.seen = torch.zeros(self.n_steps, self.batch_size, device=self.device)
+        self.losses = torch.zeros(self.n_steps, device=self.device)
+
+    def begin_phase(self, phase: Phase) -> None:
+        """Make the step of this phase; its network alone is in training mode."""
+        self.phase = phase
+        for name, network in self.trial.method.networks.items():
+            network.train(name == phase.learns)
+        self.step_of = phase.begin(self.trial.method.networks, self.trial.task)
+
+    def begin_epoch(self, epoch: int) -> bool:
+        """Deal the rows and set the learning rate; whether that has changed."""
+        assert self.phase is not None
+        seed = (self.trial.seed * 1_000_003 + epoch) % 2**62
+        dealer = torch.Generator(self.device).manual_seed(seed)
+        order = torch.randperm(len(self.trial.task.y), generator=dealer, device=self.device)
+        self.rows.copy_(order[: self.rows.numel()].reshape(self.rows.shape))
+        chance = torch.rand(
+            self.n_steps, len(self.trial.task.target_X), generator=dealer, device=self.device, dtype=torch.float32
+        )
+        self.target_rows.copy_(chance.topk(self.target_batch_size, dim=1, sorted=False).indices)
+        self.counter.zero_()
+        torch.manual_seed(seed + 1)  # dropout and random weights
+        name, factor = self.phase.learns, self.settings.schedule(self.epochs_of[self.phase.learns])
+        changed = False
+        for group, rate in zip(self.optimisers[name].param_groups, self.rates[name], strict=True):
+            changed |= group["lr"] != rate * factor
+            group["lr"] = rate * factor
+        return changed
+
+    def step(self) -> None:
+        """Gradients of one batch, and a move of the optimiser."""
+        assert self.phase is not None
+        assert self.step_of is not None
+        losses, weights = self.step_of(self._batch())
+        if weights is None:
+            objective = losses
+        else:
+            weighted = weights * losses
+            objective = weighted.sum() if self.settings.summed else weighted.mean()
+            self.seen.index_copy_(0, self.counter, weights[None].to(self.seen))
+        network = self.trial.method.networks[self.phase.learns]
+        learns = [p for p in network.parameters() if p.requires_grad]
+        for p, gradient in zip(learns, torch.autograd.grad(objective, learns, allow_unused=True), strict=True):
+            p.grad = gradient
+        self.optimisers[self.phase.learns].step()
+        self.losses.index_copy_(0, self.counter, objective.detach()[None].to(self.losses))
+        self.counter += 1
+
+    def _batch(self) -> Batch:
+        task = self.trial.task
+        rows, target_rows = (r.index_select(0, self.counter)[0] for r in (self.rows, self.target_rows))
+        return Batch(
+            rows,
+            task.X.index_select(0, rows),
+            task.y.index_select(0, rows),
+            task.target_X.index_select(0, target_rows),
+            None if task.target_y is None else task.target_y.index_select(0, target_rows),
+        )
+
+    def finish_epoch(self, epoch: int, started: float) -> None:
+        """Look at what the steps left behind, once an epoch."""
+        assert self.phase is not None
+        name, trial = self.phase.learns, self.trial
+        finite = torch.isfinite(self.losses)
+        if not bool(finite.all()):
+            raise NotFiniteError(
+                f"The loss is NaN or infinite at step {int((~finite).int().argmax())} of epoch {epoch} (phase "
+                f'"{self.phase.name}"). Lower the learning rate or look at the data; a checkpoint is as of the epoch '
+                "before."
+            )
+        self.epochs_of[name] += 1
+        entry: dict[str, Any] = {
+            "epoch": epoch,
+            "phase": self.phase.name,
+            "learns": name,
+            "loss": float(self.losses.mean()),
+            "learning_rate": float(self.optimisers[name].param_groups[0]["lr"]),
+        }
+        if name == "f":
+            entry |= weight_statistics(self.seen)
+            trial.rows, trial.weights = self.rows.clone(), self.seen.clone()
+        if trial.test is not None:
+            entry["accuracy"] = accuracy(trial.method.networks["f"], *trial.test)
+        entry["seconds"] = time.perf_counter() - started
+        trial.log.append(entry)
+
+    def describe(self) -> dict[str, Any]:
+        """What a checkpoint must agree with."""
+        task, method = self.trial.task, self.trial.method
+        return {
+            "method": method.name,
+            "phases": [[phase.name, phase.learns, phase.epochs] for phase in method.phases],
+            "parameters": {
+                name: [[key, list(p.shape)] for key, p in network.state_dict().items()]
+                for name, network in method.networks.items()
+            },
+            "optimisers": {
+                name: [type(o).__name__, {k: v for k, v in o.defaults.items() if k != "capturable"}]
+                for name, o in self.optimisers.items()
+            },
+            "seed": self.trial.seed,
+            "batches": [self.batch_size, self.target_batch_size],
+            "summed": self.settings.summed,
+            "schedule": [self.settings.schedule(epoch) for epoch in range(method.epochs)],
+            "data": checkpoint.fingerprint(task.X, task.y, task.target_X, task.target_y),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the next epoch depends on."""
+        trial = self.trial
+        return {
+            "networks": {name: network.state_dict() for name, network in trial.method.networks.items()},
+            "optimisers": {name: optimiser.state_dict() for name, optimiser in self.optimisers.items()},
+            "epochs_of": self.epochs_of,
+            "log": trial.log,
+            "rows": trial.rows,
+            "weights": trial.weights,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """As it was when `state` was taken."""
+        for name, network in self.trial.method.networks.items():
+            network.load_state_dict(state["networks"][name])
+            self.optimisers[name].load_state_dict(state["optimisers"][name])
+        self.epochs_of = state["epochs_of"]
+        self.trial.log[:] = state["log"]
+        self.trial.rows, self.trial.weights = state["rows"], state["weights"]
+
+
+def weight_statistics(weights: Tensor) -> dict[str, float]:
+    """Of all the weights of an epoch: mean, spread, the largest, the share of zeros, and how many rows they are worth.
+
+    `effective_share` is (Σw)²/(nΣw²); `zero_batches` the share of steps with every weight zero.
+    """
+    w = weights.double()
+    return {
+        "weight_mean": float(w.mean()),
+        "weight_sd": float(w.std(correction=0)),
+        "weight_max": float(w.max()),
+        "zero_share": float((w <= 1e-6).double().mean()),
+        "effective_share": float(w.mean() ** 2 / w.square().mean().clamp(min=1e-300)),
+        "zero_batches": float((w.amax(dim=1) <= 0).double().mean()),
+    }
+
+
+def accuracy(model: nn.Module, X: Tensor, y: Tensor) -> float:
+    """Share of rows whose largest score is that of their class, in evaluation mode."""
+    with evaluating(model), torch.no_grad():
+        right = torch.stack(
+            [
+                (model(rows).argmax(dim=1) == labels).sum()
+                for rows, labels in zip(torch.split(X, 2000), torch.split(y, 2000), strict=True)
+            ]
+        )
+    return float(right.sum()) / len(y)
+
+
+def _require_alike(runs: list[_Run]) -> None:
+    if not runs:
+        raise ParameterError("There is nothing to train: give at least one Trial.")
+    shapes = {(tuple(p.epochs for p in run.trial.method.phases), run.n_steps, run.device) for run in runs}
+    if len(shapes) > 1:
+        raise ParameterError(
+            "Trials that train side by side need the same epochs, equally many batches and one device; got "
+            f"{sorted(map(str, shapes))}."
+        )
+
+
+@contextmanager
+def _random_state_kept(device: torch.device) -> Iterator[None]:
+    """The caller's random numbers go on as if nothing had been trained."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield
+
+
+@contextmanager
+def _bar(wanted: bool, epochs: int, begun: int) -> Iterator[Callable[[dict[str, Any]], None]]:
+    console = Console(stderr=True)
+    columns = [TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
+    with Progress(*columns, console=console, transient=True, disable=not (wanted and console.is_terminal)) as progress:
+        shown = progress.add_task("training", total=epochs, completed=begun)
+
+        def advance(entry: dict[str, Any]) -> None:
+            words = f"{entry['phase']}, epoch {entry['epoch'] + 1}/{epochs}, loss {entry['loss']:.3f}"
+            if "accuracy" in entry:
+                words += f", accuracy {entry['accuracy']:.1%}"
+            progress.update(shown, advance=1, description=words)
+
+        yield advance

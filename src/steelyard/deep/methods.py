@@ -1,0 +1,190 @@
+"""The methods of sections 5 and 6 and their baselines, as phases for the loop."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from steelyard.check import check_range
+from steelyard.deep import onestep, steps
+from steelyard.deep.dynamic import DynamicWeights
+from steelyard.deep.plan import Begin, Method, Networks, Phase, Step, Task
+from steelyard.deep.reweight import mean_one
+from steelyard.errors import ParameterError
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The options of the survey's figure of static and dynamic importance weighting."""
+
+    extractor: bool  # rows are matched by what a network makes of them, or as they are
+    weights_change: bool  # weights are made in each step, or once
+    extractor_changes: bool  # the network is the one that learns, or stays
+    pretrained: bool
+
+
+VARIANTS = {
+    "IW": Variant(extractor=False, weights_change=False, extractor_changes=False, pretrained=False),
+    "SIW": Variant(extractor=True, weights_change=False, extractor_changes=False, pretrained=True),
+    "DIW1": Variant(extractor=True, weights_change=True, extractor_changes=False, pretrained=True),
+    "DIW2": Variant(extractor=True, weights_change=True, extractor_changes=True, pretrained=False),
+    "DIW3": Variant(extractor=True, weights_change=True, extractor_changes=True, pretrained=True),
+}
+BASELINES = {
+    "uniform": steps.uniform,
+    "random": steps.random,
+    "clean_only": steps.clean_only,
+    "reweight": steps.learnt,
+}
+ROWS_AT_ONCE = 256  # of a matching that is done once, over all source rows
+
+
+def baseline(name: str, model: nn.Module, epochs: int) -> Method:
+    """Uniform and random weights, the clean rows alone, or learning to reweight."""
+    if name not in BASELINES:
+        raise ParameterError(f"There are {tuple(BASELINES)}; got {name!r}.")
+    return Method(name, {"f": model}, [Phase(name, "f", epochs, BASELINES[name])])
+
+
+def known_weights(model: nn.Module, weights: Tensor, epochs: int) -> Method:
+    """Weights of the source rows that were found elsewhere, or are known because the shift was made."""
+    return Method("known", {"f": model}, [Phase("known", "f", epochs, partial(steps.known, weights=weights))])
+
+
+def importance_weighting(
+    model: nn.Module,
+    epochs: int,
+    *,
+    variant: str = "DIW2",
+    transform: str = "loss",
+    preset: str = "normalised",
+    pretrain: int = 10,
+    warm_up: int = 0,
+) -> Method:
+    """Static and dynamic importance weighting (survey, section 6).
+
+    Parameters
+    ----------
+    model : the classifier; a copy of it is pretrained where the variant's extractor stays
+    epochs : int
+        Of all the phases in which the classifier learns, `warm_up` among them.
+    variant : {"IW", "SIW", "DIW1", "DIW2", "DIW3"}, default="DIW2"
+        IW matches the inputs themselves, class by class, once. SIW matches once by a pretrained network, DIW1 in each
+        step by that network, DIW2 in each step by the network that learns; DIW3 is DIW2 after pretraining it.
+    transform, preset : see `DynamicWeights`
+    pretrain : int, default=10
+        Unweighted epochs of the extractor, where the variant has one that is pretrained.
+    warm_up : int, default=0
+        First epochs with weights of one (the authors have one).
+    """
+    if variant not in VARIANTS:
+        raise ParameterError(f"variant must be one of {tuple(VARIANTS)}; got {variant!r}.")
+    check_range("epochs", epochs, 1)
+    what = VARIANTS[variant]
+    networks: Networks = {"f": model}
+    phases = []
+    if what.pretrained and what.extractor_changes:
+        phases.append(Phase("pretrain", "f", pretrain, steps.uniform))
+    elif what.pretrained:
+        networks["extractor"] = copy.deepcopy(model)
+        phases.append(Phase("pretrain", "extractor", pretrain, _uniform_extractor))
+    if warm_up:
+        phases.append(Phase("warm up", "f", warm_up, steps.uniform))
+    seen_by = "extractor" if "extractor" in networks else "f"
+
+    def begin(networks: Networks, task: Task) -> Step:
+        by_class = transform == "features" or not what.extractor
+        ratio = task.class_ratio.to(task.X.device) if by_class else None
+        weigher = DynamicWeights("features" if by_class else "loss", preset=preset, class_ratio=ratio)
+        if what.weights_change:
+            return steps.dynamic(networks, task, weigher, seen_by)
+        extractor = networks[seen_by] if what.extractor else None
+        return steps.known(networks, task, match_once(task, weigher, extractor))
+
+    phases.append(Phase(variant, "f", epochs - warm_up, begin))
+    name = variant if variant == "IW" else f"{variant}-{'L' if transform == 'loss' else 'F'}"
+    return Method(name, networks, phases)
+
+
+def match_once(task: Task, weigher: DynamicWeights, extractor: nn.Module | None) -> Tensor:
+    """Weights of all source rows, matched `ROWS_AT_ONCE` at a time with as many target rows; None takes rows as is.
+
+    The rows are dealt by the same shuffle each time.
+    """
+    device, goal_labels = task.X.device, task.target_labels()
+    shuffle = torch.Generator().manual_seed(0)
+    parts = torch.randperm(len(task.y), generator=shuffle).to(device).tensor_split(-(-len(task.y) // ROWS_AT_ONCE))
+    weights = torch.ones(len(task.y), dtype=torch.float64, device=device)
+
+    def view(X: Tensor, y: Tensor) -> Tensor:
+        if extractor is None:
+            return X.flatten(1)
+        with steps.evaluating(extractor), torch.no_grad():
+            if weigher.transform == "loss":
+                return task.row_losses(extractor(X), y)
+            return steps.halves(extractor)[0](X)
+
+    for rows in parts:
+        goal = torch.randperm(len(goal_labels), generator=shuffle)[:ROWS_AT_ONCE].to(device)
+        here, there = (task.X[rows], task.y[rows]), (task.target_X[goal], goal_labels[goal])
+        labels = () if weigher.transform == "loss" else (here[1], there[1])
+        weights[rows] = weigher(view(*here), view(*there), *labels).double()
+    return weights
+
+
+def one_step(
+    f: nn.Module,
+    g: nn.Module,
+    *,
+    rounds: int = 20,
+    g_epochs: int = 5,
+    f_epochs: int = 10,
+    pretrain: int = 10,
+    loss_bound: float = 1.0,
+) -> Method:
+    """Deep one-step (survey, section 5, algorithm 2): g is pretrained to tell target from source, then rounds of both.
+
+    `g` has one output; its ``freeze_convolutions``, where it has that, is called after pretraining.
+    """
+    check_range("rounds", rounds, 1)
+    by_g = partial(onestep.lower_bound_by_g, loss_bound=loss_bound)
+    in_turn = [Phase("g", "g", g_epochs, by_g), Phase("f", "f", f_epochs, onestep.weighted_by_g)]
+    phases = [Phase("discriminate", "g", pretrain, onestep.discriminate), *(in_turn * rounds)]
+    return Method("one-step", {"f": f, "g": g}, phases)
+
+
+def flattened(f: nn.Module, g: nn.Module, epochs: int, *, flattening: float = 0.5, pretrain: int = 10) -> Method:
+    """EIWERM with a network ratio: weights r^γ, where r are the odds of the discriminator g."""
+    check_range("flattening", flattening, 0, 1)
+
+    def begin(networks: Networks, task: Task) -> Step:
+        ratio = onestep.source_ratio(networks, task)
+        return steps.known(networks, task, mean_one(ratio**flattening))
+
+    return _two_step("EIWERM", f, g, epochs, pretrain, begin)
+
+
+def relative(f: nn.Module, g: nn.Module, epochs: int, *, eta: float = 0.5, pretrain: int = 10) -> Method:
+    """RIWERM with a network ratio: weights r/(ηr + 1 − η), where r are the odds of the discriminator g."""
+    check_range("eta", eta, 0, 1)
+
+    def begin(networks: Networks, task: Task) -> Step:
+        return steps.known(networks, task, onestep.source_ratio(networks, task, eta))
+
+    return _two_step("RIWERM", f, g, epochs, pretrain, begin)
+
+
+def _two_step(name: str, f: nn.Module, g: nn.Module, epochs: int, pretrain: int, begin: Begin) -> Method:
+    phases = [
+        Phase("discriminate", "g", pretrain, onestep.discriminate),
+        Phase(name, "f", epochs, begin),
+    ]
+    return Method(name, {"f": f, "g": g}, phases)
+
+
+def _uniform_extractor(networks: Networks, task: Task) -> Step:
+    return steps.uniform({"f": networks["extractor"]}, task)

@@ -1,0 +1,71 @@
+"""One-step by gradients: a classifier f and a weight model g that lower one upper bound in turn (algorithm 2).
+
+Also the two-step methods that it is compared with, whose ratio is a network that tells source from target.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from steelyard.deep.plan import Batch, Networks, Step, Task
+from steelyard.deep.reweight import mean_one
+from steelyard.deep.steps import evaluating
+
+
+def upper_bound(weights: Tensor, losses: Tensor, target_weights: Tensor, loss_bound: float = 1.0) -> Tensor:
+    """Ĵ = (mean gℓ)² + m²(mean g² − 2 mean g(target)), without its constant.
+
+    On a mini-batch the square of a mean is too large by the variance of that mean.
+    """
+    return (weights * losses).mean() ** 2 + loss_bound**2 * (weights.square().mean() - 2 * target_weights.mean())
+
+
+def discriminate(networks: Networks, task: Task) -> Step:
+    """g learns to tell target rows from source rows, by logistic loss."""
+    g = networks["g"]
+
+    def step(batch: Batch) -> tuple[Tensor, None]:
+        here, there = g(batch.X)[:, 0], g(batch.target_X)[:, 0]
+        return F.softplus(here).mean() / 2 + F.softplus(-there).mean() / 2, None
+
+    return step
+
+
+def lower_bound_by_g(networks: Networks, task: Task, loss_bound: float = 1.0) -> Step:
+    """One g-step: ∇_g Ĵ with f as it is; the convolutions of g stay as the discriminator left them."""
+    f, g = networks["f"], networks["g"]
+    freeze = getattr(g, "freeze_convolutions", None)
+    if freeze is not None:
+        freeze()
+
+    def step(batch: Batch) -> tuple[Tensor, None]:
+        with evaluating(f), torch.no_grad():
+            losses = task.row_losses(f(batch.X), batch.y)
+        return upper_bound(g(batch.X)[:, 0], losses, g(batch.target_X)[:, 0], loss_bound), None
+
+    return step
+
+
+def weighted_by_g(networks: Networks, task: Task) -> Step:
+    """One f-step: weights max(g, 0) with mean one in the batch; where g is nowhere positive the batch is left out."""
+    f, g = networks["f"], networks["g"]
+
+    def step(batch: Batch) -> tuple[Tensor, Tensor]:
+        with evaluating(g), torch.no_grad():
+            weights = mean_one(g(batch.X)[:, 0].clamp(min=0))
+        return task.row_losses(f(batch.X), batch.y), weights
+
+    return step
+
+
+def source_ratio(networks: Networks, task: Task, eta: float = 0.0) -> Tensor:
+    """w_η = r/(ηr + 1 − η) of every source row, where r = p_target/p_source as the discriminator g has it.
+
+    The discriminator sees as many rows of one side as of the other, so r is its odds. η = 0 is the plain ratio.
+    """
+    g = networks["g"]
+    with evaluating(g), torch.no_grad():
+        odds = torch.cat([g(part)[:, 0] for part in torch.split(task.X, 2000)]).double().clamp(-30, 30).exp()
+    return mean_one(odds / (eta * odds + 1 - eta))

@@ -1,0 +1,484 @@
+"""The loop: against a loop by hand, killed and resumed, several trials at once, and what it refuses."""
+
+import json
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
+
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+from steelyard.deep import DynamicWeights, Settings, Task, Trial, methods, steps, train  # noqa: E402  # noqa: E402
+from steelyard.deep.plan import Batch, Method, Phase  # noqa: E402
+from steelyard.errors import (  # noqa: E402
+    CheckpointError,
+    InputError,
+    MissingTargetError,
+    NotFiniteError,
+    ParameterError,
+    WeightError,
+)
+
+
+def net(seed=0, *, dropout=False):
+    torch.manual_seed(seed)
+    middle = [nn.BatchNorm1d(16), nn.Dropout(0.3)] if dropout else []
+    return nn.Sequential(nn.Linear(4, 16), *middle, nn.ReLU(), nn.Linear(16, 3))
+
+
+class Headed(nn.Module):
+    def __init__(self, *, dropout=False):
+        super().__init__()
+        body = net(1, dropout=dropout)
+        self.body, self.head = body[:-1], body[-1]
+
+    def features(self, x):
+        return self.body(x)
+
+    def forward(self, x):
+        return self.head(self.features(x))
+
+
+def task(n=120, m=40, noise=0.4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = torch.tensor(rng.normal(size=(n + m, 4)), dtype=torch.float32)
+    y = torch.tensor(rng.integers(0, 3, n + m))
+    X += 3 * F.one_hot(y, 4)
+    noisy = torch.tensor(np.where(rng.random(n) < noise, rng.integers(0, 3, n), y[:n]))
+    return Task(X[:n], noisy, X[n:], y[n:])
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.1, weight_decay=1e-3)
+
+
+def adam(parameters):
+    return torch.optim.Adam(parameters, lr=1e-2)
+
+
+def parameters_of(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_uniform_weights_are_a_plain_loop(summed):
+    made = task()
+    ours, theirs = net(), net()
+    trial = Trial(methods.baseline("uniform", ours, 5), made)
+    train(trial, Settings(partial(torch.optim.SGD, lr=1e-3), batch_size=120, summed=summed))
+    optimiser = torch.optim.SGD(theirs.parameters(), lr=1e-3)
+    for _ in range(5):
+        optimiser.zero_grad()
+        F.cross_entropy(theirs(made.X), made.y, reduction="sum" if summed else "mean").backward()
+        optimiser.step()
+    torch.testing.assert_close(parameters_of(ours), parameters_of(theirs), rtol=1e-5, atol=1e-6)
+    assert [entry["epoch"] for entry in trial.log] == list(range(5))
+    assert trial.log[-1]["loss"] < trial.log[0]["loss"]
+
+
+def test_every_row_is_seen_once_an_epoch_and_the_target_without_replacement():
+    made, seen = task(n=100), []
+
+    def begin(networks, made):
+        def step(batch):
+            seen.append(batch)
+            losses = made.row_losses(networks["f"](batch.X), batch.y)
+            return losses, torch.ones_like(losses)
+
+        return step
+
+    train(Trial(Method("look", {"f": net()}, [Phase("look", "f", 2, begin)]), made), Settings(sgd, batch_size=30))
+    assert len(seen) == 6
+    for epoch in (seen[:3], seen[3:]):
+        rows = torch.cat([batch.rows for batch in epoch])
+        assert len(set(rows.tolist())) == 90
+        for batch in epoch:
+            assert torch.equal(batch.X, made.X[batch.rows])
+            assert torch.equal(batch.y, made.y[batch.rows])
+            assert len({tuple(row) for row in batch.target_X.tolist()}) == 30
+    assert not torch.equal(seen[0].rows, seen[3].rows)
+
+
+def test_the_learning_rate_follows_the_schedule_of_its_network():
+    trial = Trial(methods.baseline("uniform", net(), 4), task())
+    train(trial, Settings(sgd, schedule=lambda epoch: 0.1 ** (epoch // 2)))
+    assert [entry["learning_rate"] for entry in trial.log] == pytest.approx([0.1, 0.1, 0.01, 0.01])
+
+
+@pytest.mark.parametrize("transform", ["loss", "features"])
+def test_dynamic_weights_are_those_of_evaluation_mode(transform):
+    """With dropout and batch-norm the weights do not see the noise, and the running means move once a step."""
+    made, model = task(), Headed(dropout=True)
+    model.train()
+    weigher = DynamicWeights(transform, class_ratio=made.class_ratio)
+    step = steps.dynamic({"f": model}, made, weigher)
+    batch = Batch(torch.arange(60), made.X[:60], made.y[:60], made.target_X, made.target_y)
+    before = model.body[1].running_mean.clone()
+    model.eval()
+    with torch.no_grad():
+        if transform == "loss":
+            both = [F.cross_entropy(model(X), y, reduction="none") for X, y in ((batch.X, batch.y), made_target(made))]
+            labels = ()
+        else:
+            both = [model.features(X) for X in (batch.X, made.target_X)]
+            labels = (batch.y, made.target_y)
+    model.train()
+    losses, weights = step(batch)
+    torch.testing.assert_close(weights, weigher(*both, *labels), rtol=1e-4, atol=1e-4)
+    with torch.no_grad():
+        expected = before * 0.9 + 0.1 * model.body[0](batch.X).mean(dim=0)
+    torch.testing.assert_close(model.body[1].running_mean, expected)
+    assert losses.requires_grad
+    assert all(module.training for module in model.modules())
+
+
+def made_target(made):
+    return made.target_X, made.target_y
+
+
+def test_one_pass_serves_both_where_the_modes_agree():
+    made, model = task(), Headed()
+    calls = []
+    model.body[0].register_forward_hook(lambda *_: calls.append(1))
+    for transform in ("loss", "features"):
+        step = steps.dynamic({"f": model}, made, DynamicWeights(transform))
+        calls.clear()
+        step(Batch(torch.arange(60), made.X[:60], made.y[:60], made.target_X, made.target_y))
+        assert len(calls) == 2  # source and target
+
+
+def test_a_step_with_the_authors_preset_is_their_formula():
+    """Losses summed with weights as solved; the rest is plain gradient descent."""
+    made, ours, theirs = task(), net(), net()
+    train(
+        Trial(methods.importance_weighting(ours, 1, preset="authors"), made),
+        Settings(partial(torch.optim.SGD, lr=1e-3), batch_size=120, summed=True),
+    )
+    losses, goal = (
+        F.cross_entropy(theirs(X), y, reduction="none") for X, y in ((made.X, made.y), (made.target_X, made.target_y))
+    )
+    weights = DynamicWeights(preset="authors")(losses, goal)
+    (weights * losses).sum().backward()
+    with torch.no_grad():
+        for p in theirs.parameters():
+            p -= 1e-3 * p.grad
+    torch.testing.assert_close(parameters_of(ours), parameters_of(theirs), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("transform", ["loss", "features"])
+@pytest.mark.parametrize("variant", list(methods.VARIANTS))
+def test_variants_do_what_their_options_say(variant, transform):
+    made = task(n=200)
+    start = Headed()
+    method = methods.importance_weighting(start, 3, variant=variant, transform=transform, pretrain=2, warm_up=1)
+    what = methods.VARIANTS[variant]
+    frozen = None
+    if "extractor" in method.networks:
+        assert what.pretrained
+        frozen = method.networks["extractor"]
+    trial = Trial(method, made)
+    train(trial, Settings(adam, batch_size=100))
+    names = [entry["phase"] for entry in trial.log]
+    assert names == ["pretrain"] * (2 * what.pretrained) + ["warm up"] + [variant] * 2
+    assert [entry["learns"] for entry in trial.log[: 2 * what.pretrained]] == (
+        ["f" if what.extractor_changes else "extractor"] * (2 * what.pretrained)
+    )
+    assert trial.weights.mean().item() == pytest.approx(1, abs=0.05)
+    assert trial.log[-1]["weight_sd"] > 0.05
+    step = method.phases[-1].begin(method.networks, made)
+    batch = Batch(torch.arange(100), made.X[:100], made.y[:100], made.target_X, made.target_y)
+    first = step(batch)[1]
+    with torch.no_grad():
+        for p in start.parameters():
+            p += 0.3 * torch.randn(p.shape, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(first, step(batch)[1]) == (not what.extractor_changes)
+    assert (frozen is not None) == (what.pretrained and not what.extractor_changes)
+
+
+def test_dynamic_weights_find_the_mislabelled_rows():
+    made = task(n=2000, m=100, noise=0.4)
+    truth = made.X.argmax(dim=1) == made.y
+    trial = Trial(methods.importance_weighting(net(), 15, warm_up=1), made)
+    train(trial, Settings(adam, batch_size=100))
+    weights = torch.zeros(2000)
+    weights[trial.rows.flatten()] = trial.weights.flatten()
+    assert weights[truth].mean() > 3 * weights[~truth].mean()
+
+
+def test_known_weights_follow_their_rows():
+    made = task()
+    weights = torch.rand(120, generator=torch.Generator().manual_seed(0))
+    step = steps.known({"f": net()}, made, weights)
+    rows = torch.tensor([5, 3, 99])
+    assert torch.equal(step(Batch(rows, made.X[rows], made.y[rows], made.target_X, None))[1], weights[rows])
+
+
+def test_random_weights_have_mean_one_and_clean_only_ignores_the_source():
+    made = task()
+    trial = Trial(methods.baseline("random", net(), 1), made)
+    train(trial, Settings(sgd, batch_size=60))
+    torch.testing.assert_close(trial.weights.mean(dim=1), torch.ones(2))
+    assert 0.3 < trial.log[0]["zero_share"] < 0.7
+    other = Task(made.X + 5, made.y, made.target_X, made.target_y)
+    found = []
+    for each in (made, other):
+        model = net()
+        train(Trial(methods.baseline("clean_only", model, 2), each), Settings(sgd, batch_size=40))
+        found.append(parameters_of(model))
+    assert torch.equal(*found)
+
+
+def test_trials_side_by_side_are_the_trials_alone():
+    made = task()
+    together = [Trial(methods.importance_weighting(net(k, dropout=True), 3), made, seed=k) for k in (1, 2)]
+    train(together, Settings(adam, batch_size=40))
+    for k, trial in zip((1, 2), together, strict=True):
+        alone = Trial(methods.importance_weighting(net(k, dropout=True), 3), made, seed=k)
+        train(alone, Settings(adam, batch_size=40))
+        assert torch.equal(*(parameters_of(t.method.networks["f"]) for t in (trial, alone)))
+    assert not torch.equal(*(parameters_of(t.method.networks["f"]) for t in together))
+
+
+def test_the_random_numbers_of_the_caller_go_on():
+    torch.manual_seed(3)
+    expected = torch.rand(3)
+    model, made = net(), task()
+    torch.manual_seed(3)
+    train(Trial(methods.baseline("random", model, 1), made), Settings(sgd))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_network_that_does_not_learn_rests_in_evaluation_mode():
+    f, g = net(dropout=True), nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+    trial = Trial(methods.one_step(f, g, rounds=1, g_epochs=1, f_epochs=1, pretrain=1), task())
+    train(trial, Settings(adam, batch_size=40))
+    assert [(entry["phase"], entry["learns"]) for entry in trial.log] == [("discriminate", "g"), ("g", "g"), ("f", "f")]
+    assert not any(module.training for module in g.modules())
+    assert all(module.training for module in f.modules())
+
+
+# -- stopped and resumed ----------------------------------------------------------------------------------------------
+
+KILLED = """
+import os, random, signal, sys, time
+import torch
+from functools import partial
+from steelyard.deep import Settings, Trial, train
+from steelyard.deep import methods
+from test_loop import adam, net, parameters_of, task
+from pathlib import Path
+
+folder, kills = Path(sys.argv[1]), int(sys.argv[2])
+
+def run(path):
+    torch.set_num_threads(1)
+    f = net(dropout=True)
+    g = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    torch.nn.init.normal_(g[0].weight, generator=torch.Generator().manual_seed(0))
+    torch.nn.init.normal_(g[2].weight, generator=torch.Generator().manual_seed(1))
+    which = [
+        methods.importance_weighting(f, 12, variant="DIW3", pretrain=4),
+        methods.one_step(f, g, rounds=4, g_epochs=1, f_epochs=2, pretrain=3),
+    ][path.stem.startswith("two")]
+    trial = Trial(which, task(n=2000, m=100), seed=7)
+    schedule = lambda epoch: 0.9**epoch
+    train(trial, Settings(adam, batch_size=50, schedule=schedule), checkpoint_path=path)
+    torch.save((parameters_of(f), [entry["loss"] for entry in trial.log]), path.with_suffix(".done"))
+
+def in_child(path):
+    pid = os.fork()  # before any tensor is computed here, so no thread is lost
+    if not pid:
+        status = 1
+        try:
+            run(path)
+            status = 0
+        finally:
+            os._exit(status)
+    return pid
+
+moments = random.Random(0)
+count = 0
+for name in ("one", "two"):
+    whole = folder / f"{name}_whole.pt"
+    started = time.perf_counter()
+    assert os.waitpid(in_child(whole), 0)[1] == 0
+    length = time.perf_counter() - started
+    broken = folder / f"{name}_broken.pt"
+    killed = 0
+    while not broken.with_suffix(".done").exists():
+        pid = in_child(broken)
+        if killed < kills:
+            time.sleep(length * moments.uniform(0.02, 0.3))
+            os.kill(pid, signal.SIGKILL)
+            killed += os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+            if killed == kills // 2:  # so that kills reach every part of the training
+                [path.unlink(missing_ok=True) for path in (broken, broken.with_suffix(".done"))]
+        else:
+            assert os.waitpid(pid, 0)[1] == 0
+    count += killed
+    a, b = (torch.load(path.with_suffix(".done")) for path in (whole, broken))
+    assert torch.equal(a[0], b[0]), "parameters differ"
+    assert a[1] == b[1], "logs differ"
+print(count)
+"""
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="killing a training needs os.fork")
+def test_killed_at_any_moment_and_resumed_the_parameters_are_the_same_to_the_bit(tmp_path):
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    found = subprocess.run(
+        [sys.executable, str(script), str(tmp_path), "10"],
+        capture_output=True,
+        text=True,
+        env={**__import__("os").environ, "PYTHONPATH": str(__import__("pathlib").Path(__file__).parent)},
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert int(found.stdout) >= 10
+
+
+def resumable(path, *, model=None, epochs=3, seed=0, optimiser=adam, made=None):
+    trial = Trial(methods.importance_weighting(model or net(), epochs), made or task(), seed=seed)
+    train(trial, Settings(optimiser, batch_size=40), checkpoint_path=path)
+    return trial
+
+
+def test_a_finished_training_is_not_trained_again(tmp_path):
+    path = tmp_path / "run.pt"
+    first = resumable(path)
+    again = resumable(path)
+    assert again.log == first.log
+    assert torch.equal(*(parameters_of(t.method.networks["f"]) for t in (first, again)))
+    assert torch.equal(again.weights, first.weights)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"epochs": 4}, "phases was"),
+        ({"seed": 1}, "seed was 0, is 1"),
+        ({"optimiser": sgd}, "optimisers was"),
+        ({"model": "wide"}, "parameters was"),
+        ({"made": "other"}, "data was"),
+    ],
+)
+def test_a_checkpoint_of_another_training(tmp_path, change, named):
+    path = tmp_path / "run.pt"
+    resumable(path)
+    before = path.read_bytes()
+    if "model" in change:
+        change = {"model": nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))}
+    if "made" in change:
+        change = {"made": task(seed=1)}
+    with pytest.raises(CheckpointError, match=named):
+        resumable(path, **change)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("keep", [0, 10, 500, -1])
+def test_a_cut_checkpoint(tmp_path, keep):
+    path = tmp_path / "run.pt"
+    resumable(path)
+    cut = path.read_bytes()[:keep]
+    path.write_bytes(cut)
+    with pytest.raises(CheckpointError, match="damaged or no checkpoint"):
+        resumable(path)
+    assert path.read_bytes() == cut
+
+
+def test_a_checkpoint_is_read_without_running_what_it_holds(tmp_path):
+    path = tmp_path / "run.pt"
+    resumable(path)
+    held = torch.load(path, weights_only=True)
+    assert set(json.loads(held["description"])) >= {"method", "phases", "seed", "data"}
+
+
+# -- refused ----------------------------------------------------------------------------------------------------------
+
+
+def test_losses_that_are_not_finite_are_named_with_their_step(tmp_path):
+    path = tmp_path / "run.pt"
+    made = task()
+
+    def begin(networks, made):
+        count = iter(range(100))
+
+        def step(batch):
+            losses = made.row_losses(networks["f"](batch.X), batch.y)
+            return losses * (torch.inf if next(count) == 4 else 1), torch.ones_like(losses)
+
+        return step
+
+    method = Method("bad", {"f": net()}, [Phase("bad", "f", 5, begin)])
+    with pytest.raises(NotFiniteError, match=r'step 1 of epoch 1 \(phase "bad"\)'):
+        train(Trial(method, made), Settings(sgd, batch_size=40), checkpoint_path=path)
+    assert torch.load(path, weights_only=True)["state"]["epoch"] == 1
+
+
+def test_a_diverging_network_is_named_with_the_call():
+    with pytest.raises(NotFiniteError, match="NaN or infinity in call"):
+        train(Trial(methods.importance_weighting(net(), 20), task()), Settings(partial(torch.optim.SGD, lr=1e20)))
+
+
+def test_a_network_on_another_device():
+    with pytest.raises(InputError, match='Network "f" lies on meta, the data on cpu'):
+        train(Trial(methods.baseline("uniform", net().to("meta"), 1), task()), Settings(sgd))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        methods.baseline("reweight", net(), 1),
+        methods.baseline("clean_only", net(), 1),
+        methods.importance_weighting(net(), 1),
+        methods.importance_weighting(net(), 1, variant="IW"),
+    ],
+)
+def test_methods_that_need_labels_of_the_target(method):
+    made = task()
+    with pytest.raises(MissingTargetError, match="needs target rows with labels"):
+        train(Trial(method, Task(made.X, made.y, made.target_X)), Settings(sgd))
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ((torch.ones(3, 2), torch.tensor([0, 1, 0]), torch.ones(0, 2)), "target has no rows"),
+        ((torch.ones(3, 2), torch.tensor([0, 1, 0]), torch.ones(2, 3)), "must be alike"),
+        ((torch.ones(3, 2), torch.tensor([0, 1, 0]), torch.ones(1, 2), torch.tensor([2])), r"source lacks: \[2\]"),
+        ((torch.ones(3, 2), torch.tensor([0, 1]), torch.ones(1, 2)), "one label for each"),
+        ((torch.ones(3, 2), torch.tensor([0.0, 1, 0]), torch.ones(1, 2)), r"whole numbers \(torch.long\)"),
+        ((torch.ones(3, 2), torch.tensor([0, -1, 0]), torch.ones(1, 2)), "count from 0; got -1"),
+        ((torch.ones(3, 2), torch.tensor([0, 1, 0], device="meta"), torch.ones(1, 2)), "their labels on meta"),
+        ((torch.ones(3, 2), torch.tensor([0, 1, 0]), torch.ones(1, 2, device="meta")), "the target on meta"),
+    ],
+)
+def test_tasks_that_cannot_be_learnt_from(parts, message):
+    with pytest.raises(InputError, match=message):
+        Task(*parts)
+
+
+@pytest.mark.parametrize("weights", [torch.zeros(120), -torch.ones(120), torch.full((120,), torch.nan), torch.ones(3)])
+def test_weights_that_are_none(weights):
+    with pytest.raises(WeightError):
+        train(Trial(methods.known_weights(net(), weights, 1), task()), Settings(sgd))
+
+
+def test_other_mistakes():
+    with pytest.raises(ParameterError, match="variant must be one of"):
+        methods.importance_weighting(net(), 1, variant="DIW4")
+    with pytest.raises(ParameterError, match="There are"):
+        methods.baseline("boosting", net(), 1)
+    with pytest.raises(InputError, match=r"forward is head\(features\(x\)\); Sequential lacks"):
+        train(Trial(methods.importance_weighting(net(), 1, transform="features"), task()), Settings(sgd))
+    with pytest.raises(ParameterError, match="same epochs"):
+        train([Trial(methods.baseline("uniform", net(), e), task()) for e in (1, 2)], Settings(sgd))
+    with pytest.raises(ParameterError, match="at least one Trial"):
+        train([], Settings(sgd))
