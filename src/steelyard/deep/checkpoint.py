@@ -17,7 +17,7 @@ from steelyard.errors import CheckpointError
 def save(path: Path, description: dict[str, Any], state: dict[str, Any]) -> None:
     """Write to a neighbour and rename it, so that a stop at any moment leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    beside = path.with_name(f"{path.name}.part")
     with open(beside, "wb") as file:
         torch.save({"description": json.dumps(description, sort_keys=True), "state": state}, file)
         file.flush()

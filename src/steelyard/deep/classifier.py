@@ -150,6 +150,7 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The likeliest class of each row."""
+        check_is_fitted(self)
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def _rows(self, X: Any, which: str) -> Tensor:

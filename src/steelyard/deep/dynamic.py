@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -116,8 +117,6 @@ class DynamicWeights:
                 weights = self._by_loss(train.detach(), validation.detach())
             else:
                 weights = self._by_class(train.detach(), validation.detach(), train_labels, validation_labels)
-            if self.preset.normalised:
-                weights = weights / weights.mean(dim=-1, keepdim=True).clamp(min=1e-12)
         return weights.to(train.dtype)
 
     def reduce(self, weighted: Tensor) -> Tensor:
@@ -132,8 +131,14 @@ class DynamicWeights:
                     'with reduction="none".'
                 )
             self._require_usable(losses, which, "losses")
+        if train.ndim == 1 and not train.is_cuda and HAS_NUMBA:
+            return self._match_line(train, validation)
         many = (train.reshape(-1, train.shape[-1]), validation.reshape(-1, validation.shape[-1]))
-        return self._match_losses(*many).reshape(train.shape)
+        return self._scaled(self._match_losses(*many)).reshape(train.shape)
+
+    def _scaled(self, weights: Tensor) -> Tensor:
+        """Mean one, where the preset says so."""
+        return weights / weights.mean(dim=-1, keepdim=True).clamp(min=1e-12) if self.preset.normalised else weights
 
     def _by_class(
         self, train: Tensor, validation: Tensor, labels: Tensor | None, validation_labels: Tensor | None
@@ -162,7 +167,7 @@ class DynamicWeights:
                 f"Every weight is zero in call {self.n_calls}: no class of the training batch is in the validation "
                 "batch. Take larger batches, or give class_ratio."
             )
-        return weights
+        return self._scaled(weights)
 
     def _n_classes(self, labels: Tensor, validation_labels: Tensor) -> int:
         """As many as there are ratios; otherwise by the largest label, for which a GPU is waited for."""
@@ -177,14 +182,13 @@ class DynamicWeights:
         return n_classes
 
     def _match_losses(self, train: Tensor, validation: Tensor) -> Tensor:
-        """(P, n) weights of (P, n) and (P, m) losses."""
+        """(P, n) weights of (P, n) and (P, m) losses, as solved or already with mean one."""
         if train.is_cuda and HAS_TRITON:
             from steelyard.deep.kernel import match_lines
 
             return match_lines(train, validation, **self._rule(), w_max=self.w_max, ridge=self.preset.ridge)
         if not train.is_cuda and HAS_NUMBA:
-            found = [self._match_line(*pair) for pair in zip(train, validation, strict=True)]
-            return torch.stack(found)
+            return torch.stack([self._match_line(*pair) for pair in zip(train, validation, strict=True)])
         return self._match_densely(train[..., None], validation[..., None], None, None)
 
     def _match_line(self, train: Tensor, validation: Tensor) -> Tensor:
@@ -195,8 +199,9 @@ class DynamicWeights:
         gamma = found if self.preset.is_gamma else 0.5 / (found or 1.0) ** 2
         weights = match(z, v, gamma, w_max=self.w_max, ridge=self.preset.ridge)
         if weights is None:  # the kernel is too narrow
-            return self._match_densely(train[None, :, None], validation[None, :, None], None, None)[0]
-        return torch.from_numpy(weights)
+            return self._scaled(self._match_densely(train[None, :, None], validation[None, :, None], None, None)[0])
+        # In numpy: each operation of PyTorch would cost as much as an iteration of the solver.
+        return torch.from_numpy(weights / weights.mean() if self.preset.normalised else weights)
 
     def _match_classes(self, train: Tensor, validation: Tensor, here: Tensor, there: Tensor) -> Tensor:
         """(C, n) weights of rows in each class, zero elsewhere."""
@@ -246,7 +251,7 @@ class DynamicWeights:
         if not values.shape[-1] or not len(values):
             raise InputError(f"The {which} batch is empty in call {self.n_calls}; at least one row is needed.")
         # On a GPU this look would make the host wait for every step.
-        if not values.is_cuda and not bool(torch.isfinite(values).all()):
+        if not values.is_cuda and not np.isfinite(values.numpy()).all():
             raise NotFiniteError(
                 f"The {which} {what} hold NaN or infinity in call {self.n_calls}; look at the model, or lower its "
                 "learning rate."

@@ -92,7 +92,7 @@ def train(
     progress : bool, default=True
         A bar on stderr, where that is a terminal.
     """
-    runs = [_Run(trial, settings) for trial in ([trials] if isinstance(trials, Trial) else trials)]
+    runs = [Run(trial, settings) for trial in ([trials] if isinstance(trials, Trial) else trials)]
     _require_alike(runs)
     description: dict[str, Any] = {}
     begun = 0
@@ -124,7 +124,7 @@ def train(
             at += phase.epochs
 
 
-def _run_epoch(runs: list[_Run], epoch: int, captured: Captured | None) -> None:
+def _run_epoch(runs: list[Run], epoch: int, captured: Captured | None) -> None:
     started = time.perf_counter()
     if captured is None:
         for run in runs:
@@ -141,7 +141,7 @@ def _run_epoch(runs: list[_Run], epoch: int, captured: Captured | None) -> None:
         run.finish_epoch(epoch, started)
 
 
-class _Run:
+class Run:
     """A trial while it is trained."""
 
     def __init__(self, trial: Trial, settings: Settings) -> None:
@@ -180,6 +180,8 @@ class _Run:
         self.phase = phase
         for name, network in self.trial.method.networks.items():
             network.train(name == phase.learns)
+            for p in network.parameters():
+                p.grad = None  # what is frozen from now on must not be moved by a gradient of before
         self.step_of = phase.begin(self.trial.method.networks, self.trial.task)
 
     def begin_epoch(self, epoch: int) -> bool:
@@ -330,7 +332,7 @@ def accuracy(model: nn.Module, X: Tensor, y: Tensor) -> float:
     return float(right.sum()) / len(y)
 
 
-def _require_alike(runs: list[_Run]) -> None:
+def _require_alike(runs: list[Run]) -> None:
     if not runs:
         raise ParameterError("There is nothing to train: give at least one Trial.")
     shapes = {(tuple(p.epochs for p in run.trial.method.phases), run.n_steps, run.device) for run in runs}

@@ -1,0 +1,33 @@
+"""Two lines in a loop that is already there: learning from digits of which four labels in ten are wrong."""
+
+import torch
+import torch.nn.functional as F
+from sklearn.datasets import load_digits
+
+from steelyard.data import label_noise
+from steelyard.deep import DynamicWeights
+
+X, truth = load_digits(return_X_y=True)
+X, truth = torch.tensor(X / 16, dtype=torch.float32), torch.tensor(truth)
+train, clean, test = slice(0, 1200), slice(1200, 1300), slice(1300, None)  # a hundred labels were looked at twice
+y = torch.tensor(label_noise(truth[train].numpy(), 0.4, random_state=0))
+
+
+def learn(dynamic=None):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+    optimiser = torch.optim.Adam(model.parameters(), lr=2e-3)
+    for epoch in range(60):
+        for rows in torch.randperm(1200).split(120):
+            losses = F.cross_entropy(model(X[train][rows]), y[rows], reduction="none")
+            loss = losses.mean()
+            if dynamic is not None and epoch:
+                weights = dynamic(losses, F.cross_entropy(model(X[clean]), truth[clean], reduction="none"))  # one
+                loss = dynamic.reduce(weights * losses)  # two
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    return (model(X[test]).argmax(dim=1) == truth[test]).float().mean().item()
+
+
+print(f"plain: {learn():.1%} of the test digits right; with dynamic weights: {learn(DynamicWeights()):.1%}")

@@ -1,0 +1,107 @@
+"""The classifier: what scikit-learn expects of it, what it is for, and what it refuses."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
+
+from torch import nn  # noqa: E402
+
+from steelyard import Target  # noqa: E402
+from steelyard.deep import DynamicWeightedClassifier  # noqa: E402
+from steelyard.errors import InputError, MissingTargetError, NotFiniteError  # noqa: E402
+
+
+def net(n_classes=3, seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, n_classes))
+
+
+def rows(n, seed):
+    """Three classes around their own axes; four labels in ten are drawn anew."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    X = (rng.normal(size=(n, 4)) + 2.5 * np.eye(4)[y]).astype(np.float32)
+    names = np.array(["ant", "bee", "cat"])
+    return X, names[np.where(rng.random(n) < 0.4, rng.integers(0, 3, n), y)], names[y]
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, noisy, _ = rows(1500, 0)
+    clean_X, _, clean = rows(150, 1)
+    return X, noisy, Target(clean_X, clean)
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    X, noisy, target = data
+    return DynamicWeightedClassifier(net(), epochs=25, batch_size=100).fit(X, noisy, target=target)
+
+
+def test_it_learns_what_the_labels_should_have_been(fitted):
+    X, _, truth = rows(1000, 2)
+    assert fitted.score(X, truth) > 0.88
+    assert list(fitted.classes_) == ["ant", "bee", "cat"]
+    probabilities = fitted.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert (fitted.predict(X) == fitted.classes_[probabilities.argmax(axis=1)]).all()
+
+
+def test_its_weights_point_at_the_wrong_labels(data, fitted):
+    X, noisy, _ = data
+    truth = rows(1500, 0)[2]
+    wrong = noisy != truth
+    seen = np.isfinite(fitted.weights_)
+    assert seen.mean() > 0.9
+    assert fitted.weights_.shape == (len(X),)
+    assert fitted.weights_[seen & wrong].mean() < 0.4 * fitted.weights_[seen & ~wrong].mean()
+    assert len(fitted.log_) == 25
+
+
+def test_the_same_again(data, fitted):
+    X, noisy, target = data
+    before = [np.array(part, copy=True) for part in (X, noisy, target.X, target.y)]
+    module = net()
+    start = [p.detach().clone() for p in module.parameters()]
+    model = DynamicWeightedClassifier(module, epochs=25, batch_size=100)
+    again = clone(model).fit(X, noisy, target=target)
+    assert all(torch.equal(*pair) for pair in zip(again.module_.parameters(), fitted.module_.parameters(), strict=True))
+    assert all(torch.equal(*pair) for pair in zip(start, module.parameters(), strict=True))  # the module is copied
+    for old, new in zip(before, (X, noisy, target.X, target.y), strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert set(model.get_params(deep=False)) >= {"module", "epochs", "transform", "random_state"}
+    assert clone(model).get_params()["epochs"] == 25
+
+
+def test_a_stopped_fit_goes_on(data, tmp_path):
+    X, noisy, target = data
+    path = tmp_path / "fit.pt"
+    whole = DynamicWeightedClassifier(net(), epochs=3, checkpoint=path).fit(X, noisy, target=target)
+    again = DynamicWeightedClassifier(net(), epochs=3, checkpoint=path).fit(X, noisy, target=target)
+    np.testing.assert_array_equal(whole.predict_proba(X), again.predict_proba(X))
+
+
+@pytest.mark.parametrize("target", [None, Target(np.ones((5, 4))), np.ones((5, 4))])
+def test_a_target_without_labels(data, target):
+    X, noisy, _ = data
+    with pytest.raises(MissingTargetError, match="few rows of the target with labels"):
+        DynamicWeightedClassifier(net()).fit(X, noisy, target=target)
+
+
+def test_other_mistakes(data):
+    X, noisy, target = data
+    with pytest.raises(InputError, match=r"classes that y lacks: \['dog'\]"):
+        DynamicWeightedClassifier(net()).fit(X, noisy, target=Target(target.X[:1], ["dog"]))
+    with pytest.raises(InputError, match="one score for each of 3 classes; 2 rows gave a tensor of shape"):
+        DynamicWeightedClassifier(net(5)).fit(X, noisy, target=target)
+    with pytest.raises(InputError, match="X has 1500 rows and y 3 labels"):
+        DynamicWeightedClassifier(net()).fit(X, noisy[:3], target=target)
+    with pytest.raises(NotFiniteError, match="X holds NaN"):
+        DynamicWeightedClassifier(net()).fit(np.where(X > 5, np.nan, X), noisy, target=target)
+    with pytest.raises(InputError, match="at least one row"):
+        DynamicWeightedClassifier(net()).fit(X, noisy, target=Target(np.ones((0, 4)), []))
+    with pytest.raises(NotFittedError):
+        DynamicWeightedClassifier(net()).predict(X)

@@ -1,0 +1,140 @@
+"""Deep one-step: its objective against autograd by hand, its weights, and rotated images."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
+
+from torch import nn  # noqa: E402
+
+from steelyard.data import load_images, rotate  # noqa: E402
+from steelyard.deep import Settings, Task, Trial, methods, onestep, train  # noqa: E402
+from steelyard.deep.nets import FiveLayerCNN, LeNet5  # noqa: E402
+from steelyard.deep.plan import Batch  # noqa: E402
+from steelyard.errors import DataNotFoundError  # noqa: E402
+
+
+class Linear(nn.Module):
+    """g(x) = b·x"""
+
+    def __init__(self, b):
+        super().__init__()
+        self.b = nn.Parameter(torch.tensor(b, dtype=torch.float64))
+
+    def forward(self, x):
+        return (x @ self.b)[:, None]
+
+
+def test_the_gradient_of_the_bound_is_the_formula():
+    """∇_b Ĵ = 2(l·Xb/n)(Xᵀl/n) + m²(2XᵀXb/n − 2 mean of target rows), for g(x) = b·x."""
+    rng = np.random.default_rng(0)
+    X, goal, b, losses = rng.normal(size=(20, 3)), rng.normal(size=(15, 3)), rng.normal(size=3), rng.gamma(1, 1, 20)
+    m = 1.7
+    expected = 2 * (losses @ X @ b / 20) * (X.T @ losses / 20) + m**2 * (2 * X.T @ X @ b / 20 - 2 * goal.mean(axis=0))
+    g = Linear(b)
+    step = onestep.lower_bound_by_g(
+        {"f": nn.Identity(), "g": g},
+        Task(
+            torch.tensor(X),
+            torch.zeros(20, dtype=torch.long),
+            torch.tensor(goal),
+            row_losses=lambda scores, labels: torch.tensor(losses),
+        ),
+        loss_bound=m,
+    )
+    batch = Batch(torch.arange(20), torch.tensor(X), torch.zeros(20, dtype=torch.long), torch.tensor(goal), None)
+    objective, weights = step(batch)
+    assert weights is None
+    objective.backward()
+    np.testing.assert_allclose(g.b.grad, expected)
+
+
+def test_f_learns_with_the_positive_part_of_g():
+    X = torch.tensor([[1.0], [-2.0], [3.0], [0.5]], dtype=torch.float64)
+    task = Task(X, torch.zeros(4, dtype=torch.long), X, row_losses=lambda scores, labels: scores[:, 0])
+    f, g = Linear([2.0]), Linear([1.0])
+    losses, weights = onestep.weighted_by_g({"f": f, "g": g}, task)(Batch(torch.arange(4), X, task.y, X, None))
+    np.testing.assert_allclose(weights, np.array([1, 0, 3, 0.5]) * 4 / 4.5)
+    assert losses.requires_grad
+    nowhere = onestep.weighted_by_g({"f": f, "g": Linear([0.0])}, task)(Batch(torch.arange(4), X, task.y, X, None))[1]
+    assert not nowhere.any()
+
+
+def test_the_discriminator_finds_the_ratio():
+    """Source N(0, 1), target N(1, 1): the log-odds are x − ½, and the weights follow."""
+    rng = np.random.default_rng(0)
+    X, goal = (torch.tensor(rng.normal(size=(4000, 1)) + at, dtype=torch.float32) for at in (0, 1))
+    g, f = nn.Linear(1, 1), nn.Linear(1, 2)
+    task = Task(X, torch.zeros(4000, dtype=torch.long).index_fill(0, torch.arange(9), 1), goal)
+    method = methods.relative(f, g, 1, eta=0.5, pretrain=30)
+    train(Trial(method, task), Settings(lambda p: torch.optim.Adam(p, lr=1e-2)))
+    assert g.weight.item() == pytest.approx(1, abs=0.1)
+    assert g.bias.item() == pytest.approx(-0.5, abs=0.1)
+    ratio = torch.exp(X[:, 0].double() - 0.5)
+    for eta in (0.0, 0.5):
+        ours, theirs = onestep.source_ratio(method.networks, task, eta), ratio / (eta * ratio + 1 - eta)
+        assert torch.corrcoef(torch.stack([ours, theirs]))[0, 1] > 0.99
+        assert ours.mean().item() == pytest.approx(1)
+    flat = methods.flattened(f, g, 1, flattening=0.0, pretrain=0)
+    step = flat.phases[-1].begin(flat.networks, task)
+    assert torch.equal(step(Batch(torch.arange(5), X[:5], task.y[:5], goal, None))[1], torch.ones(5))
+
+
+def test_only_the_full_layers_of_g_learn_after_pretraining():
+    f, g = LeNet5(), FiveLayerCNN(1)
+    X = torch.rand(60, 1, 28, 28)
+    task = Task(X, torch.arange(60) % 10, X.flip(2))
+    seen = {}
+
+    def keep(name):
+        seen[name] = g.conv1.weight.detach().clone()
+
+    start = g.conv1.weight.detach().clone()
+    settings = Settings(lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9), batch_size=30)
+    method = methods.one_step(f, g, rounds=2, g_epochs=1, f_epochs=1, pretrain=1)
+    trial = Trial(method, task)
+    inner = method.phases[1].begin
+    object.__setattr__(method.phases[1], "begin", lambda *a: (keep("pretrained"), inner(*a))[1])
+    train(trial, settings)
+    assert not torch.equal(start, seen["pretrained"])
+    assert torch.equal(g.conv1.weight, seen["pretrained"])
+
+
+def test_rotated_fashion_is_not_worse_than_plain_learning():
+    """Three seeds, source rotated by 180°·Beta(2, 5), target by 180°·Beta(5, 2), as many epochs in all."""
+    try:
+        images, held_out = load_images("fashion_mnist", "train"), load_images("fashion_mnist", "test")
+    except DataNotFoundError as error:
+        pytest.skip(f"Fashion-MNIST is not on this machine ({error})")
+    plain, ours = [], []
+    for seed in (1000, 1001, 1002):
+        rng = np.random.default_rng(seed)
+        n = 3000
+
+        def turned(chosen, a, b, rng=rng):
+            images = rotate(chosen[:, 0] / 255, 180 * rng.beta(a, b, len(chosen)))
+            return torch.tensor(images[:, None], dtype=torch.float32)
+
+        rows = rng.choice(len(images.y), n, replace=False)
+        y = torch.tensor(images.y[rows]).long()
+        task = Task(turned(images.X[rows], 2, 5), y, turned(images.X[rows], 5, 2))
+        some = rng.choice(len(held_out.y), 1000, replace=False)
+        test = (turned(held_out.X[some], 5, 2), torch.tensor(held_out.y[some]).long())
+        settings = Settings(lambda p: torch.optim.Adam(p, lr=1e-3), batch_size=100)
+        for found, make in (
+            (plain, lambda f: methods.baseline("uniform", f, 12)),
+            (
+                ours,
+                lambda f, seed=seed: methods.one_step(f, small_g(seed), rounds=2, g_epochs=1, f_epochs=4, pretrain=2),
+            ),
+        ):
+            torch.manual_seed(seed)
+            trial = Trial(make(LeNet5()), task, seed=seed, test=test)
+            train(trial, settings)
+            found.append(trial.log[-1]["accuracy"])
+    assert np.mean(ours) > np.mean(plain)
+
+
+def small_g(seed):
+    torch.manual_seed(seed)
+    return LeNet5(n_classes=1)
