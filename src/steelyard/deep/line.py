@@ -136,69 +136,55 @@ def interior_point(
         at_zero[i], at_upper[i] = size, size * level / (w_max - level)
     at_low, at_high = size * level / (total - low), size * level / (high - total)
     inverse, inverse_room, diagonal, right, along = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    dx, d_zero, d_upper = np.zeros(n), np.zeros(n), np.zeros(n)
+    dx, d_zero, d_upper = np.empty(n), np.empty(n), np.empty(n)
     scaled, system, pivots, b = np.empty((r, n)), np.empty((r + 1, r + 1)), np.empty(r + 1), np.empty(r + 1)
     for _ in range(max_iter):
         above, below = total - low, high - total
-        mu, worst, objective = above * at_low + below * at_high, 0.0, 0.0
+        products, worst, objective = above * at_low + below * at_high, 0.0, 0.0
         for i in range(n):
             room = w_max - x[i]
             inverse[i], inverse_room[i] = 1 / x[i], 1 / room
-            mu += x[i] * at_zero[i] + room * at_upper[i]
+            products += x[i] * at_zero[i] + room * at_upper[i]
             objective += 0.5 * x[i] * (slope[i] - linear[i])
             worst = max(worst, abs(slope[i] - at_zero[i] + at_upper[i] + at_high - at_low))
             diagonal[i] = 1 / (at_zero[i] * inverse[i] + at_upper[i] * inverse_room[i] + ridge)
         enough = tol * max(1.0, abs(objective))
-        if mu <= enough and worst * n <= 10 * enough:
+        if products <= enough and worst * n <= 10 * enough:
             return x, True
-        mu /= 2 * n + 2
         slab = at_low / above + at_high / below
         _newton_matrix(factor, diagonal, slab, scaled, system)
         _cholesky(system, pivots)
-        aim, second, d_total, d_low, d_high, longest = 0.0, 0.0, 0.0, 0.0, 0.0, 1.0
-        for corrector in range(2):
-            to_low, to_high = (aim - second * d_total * d_low) / above, (aim + second * d_total * d_high) / below
-            s = 0.0
-            for i in range(n):
-                zero = (aim - second * dx[i] * d_zero[i]) * inverse[i]
-                upper = (aim + second * dx[i] * d_upper[i]) * inverse_room[i]
-                right[i] = zero - upper - slope[i] + to_low - to_high
-                along[i] = right[i] * diagonal[i]
-                s += along[i]
-                d_zero[i], d_upper[i] = zero, upper
-            for k in range(r):
-                c = 0.0
-                for i in range(n):
-                    c += factor[k, i] * along[i]
-                b[k] = c
-            b[r] = s
-            _back_substitute(system, pivots, b)
-            along[:] = 0.0
-            for k in range(0, r, 2):
-                c, other = b[k], b[k + 1]
-                for i in range(n):
-                    along[i] += factor[k, i] * c + factor[k + 1, i] * other
-            d_total, shrink, c = 0.0, 1e-30, b[r]
-            for i in range(n):
-                d = (right[i] - along[i] - c) * diagonal[i]
-                zero = d_zero[i] - at_zero[i] * (1 + inverse[i] * d)
-                upper = d_upper[i] - at_upper[i] * (1 - inverse_room[i] * d)
-                d_total += d
-                dx[i], d_zero[i], d_upper[i] = d, zero, upper
-                shrink = max(shrink, max(-d * inverse[i], d * inverse_room[i]))
-                shrink = max(shrink, max(-zero / at_zero[i], -upper / at_upper[i]))
-            d_low, d_high = to_low - at_low * (1 + d_total / above), to_high - at_high * (1 - d_total / below)
-            shrink = max(shrink, max(-d_total / above, d_total / below))
-            shrink = max(shrink, max(-d_low / at_low, -d_high / at_high))
-            longest = 1 / shrink
-            if corrector == 0:
-                a = min(1.0, longest)
-                after = (above + a * d_total) * (at_low + a * d_low) + (below - a * d_total) * (at_high + a * d_high)
-                for i in range(n):
-                    after += (x[i] + a * dx[i]) * (at_zero[i] + a * d_zero[i])
-                    after += (w_max - x[i] - a * dx[i]) * (at_upper[i] + a * d_upper[i])
-                aim, second = (after / (2 * n + 2) / mu) ** 3 * mu, 1.0
-        a = min(1.0, 0.99 * longest)
+        # The predictor aims at products of zero. Multipliers then change by −z(1 ± dx/room), and the products after a
+        # step of length a are (1 − a) times those before and a² times `second`.
+        for i in range(n):
+            right[i] = -slope[i]
+        d_total = _direction(factor, diagonal, system, pivots, slab, right, b, along, dx)
+        d_low, d_high = -at_low * (1 + d_total / above), -at_high * (1 - d_total / below)
+        second = d_total * (d_low - d_high)
+        shrink = max(max(-d_total / above, d_total / below), max(1 + d_total / above, 1 - d_total / below))
+        for i in range(n):
+            down, up = dx[i] * inverse[i], dx[i] * inverse_room[i]
+            second += dx[i] * (at_upper[i] * (1 - up) - at_zero[i] * (1 + down))
+            shrink = max(shrink, max(max(-down, up), max(1 + down, 1 - up)))
+        a = min(1.0, 1 / shrink)
+        after = (1 - a) * products + a * a * second
+        aim = (after / products) ** 3 * products / (2 * n + 2)
+        # The corrector aims there, and makes up for the products of the predictor's changes.
+        to_low, to_high = (aim - d_total * d_low) / above, (aim + d_total * d_high) / below
+        for i in range(n):
+            down, up = dx[i] * inverse[i], dx[i] * inverse_room[i]
+            d_zero[i] = (aim + dx[i] * at_zero[i] * (1 + down)) * inverse[i]
+            d_upper[i] = (aim - dx[i] * at_upper[i] * (1 - up)) * inverse_room[i]
+            right[i] = d_zero[i] - d_upper[i] - slope[i] + to_low - to_high
+        d_total = _direction(factor, diagonal, system, pivots, slab, right, b, along, dx)
+        d_low, d_high = to_low - at_low * (1 + d_total / above), to_high - at_high * (1 - d_total / below)
+        shrink = max(max(-d_total / above, d_total / below), max(-d_low / at_low, -d_high / at_high))
+        for i in range(n):
+            down, up = dx[i] * inverse[i], dx[i] * inverse_room[i]
+            d_zero[i] -= at_zero[i] * (1 + down)
+            d_upper[i] -= at_upper[i] * (1 - up)
+            shrink = max(shrink, max(max(-down, up), max(-d_zero[i] / at_zero[i], -d_upper[i] / at_upper[i])))
+        a = min(1.0, 0.99 / shrink)
         for i in range(n):
             x[i] += a * dx[i]
             at_zero[i] += a * d_zero[i]
@@ -208,6 +194,42 @@ def interior_point(
         at_low += a * d_low
         at_high += a * d_high
     return x, False
+
+
+@compiled
+def _direction(
+    factor: NDArray[np.float64],
+    diagonal: Vector,
+    system: NDArray[np.float64],
+    pivots: Vector,
+    slab: float,
+    right: Vector,
+    b: Vector,
+    along: Vector,
+    dx: Vector,
+) -> float:
+    """(D⁻¹ + GᵀG + σ11ᵀ)⁻¹ of the right side into `dx`, GᵀG of that into `along`; returns the sum of `dx`."""
+    r, n = factor.shape
+    s = 0.0
+    for i in range(n):
+        dx[i] = right[i] * diagonal[i]
+        s += dx[i]
+    for k in range(r):
+        c = 0.0
+        for i in range(n):
+            c += factor[k, i] * dx[i]
+        b[k] = c
+    b[r] = s
+    _back_substitute(system, pivots, b)
+    along[:] = 0.0
+    for k in range(0, r, 2):
+        c, other = b[k], b[k + 1]
+        for i in range(n):
+            along[i] += factor[k, i] * c + factor[k + 1, i] * other
+    c = b[r]
+    for i in range(n):
+        dx[i] = (right[i] - along[i] - c) * diagonal[i]
+    return c / slab  # a sum of the changes would lose its digits where the slab binds
 
 
 @compiled

@@ -1,0 +1,138 @@
+"""The Triton kernels, by Triton's interpreter and so without a GPU, against the plain solver."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
+pytest.importorskip("triton", reason="Triton is not installed; the GPU kernels need it")
+
+from steelyard.deep.matching import pose, solve  # noqa: E402
+
+NORMALISED = {"quantile": 0.5, "is_gamma": False, "w_max": 50.0, "ridge": 1e-3}
+AUTHORS = {"quantile": 0.01, "is_gamma": True, "w_max": 50.0, "ridge": 1e-5}
+
+# Triton looks at the variable when it is imported, which another test may have done here long ago.
+PROGRAM = """
+import sys
+import torch
+from steelyard.deep import kernel
+calls = torch.load(sys.argv[1])
+torch.save([getattr(kernel, name)(*tensors, **settings) for name, tensors, settings in calls], sys.argv[2])
+"""
+
+
+def interpreted(tmp_path, *calls):
+    """What functions of the module return for (name, tensors, settings)."""
+    torch.save(list(calls), tmp_path / "calls")
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM, tmp_path / "calls", tmp_path / "returned"],
+        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+        check=True,
+        timeout=120,
+    )
+    return torch.load(tmp_path / "returned")
+
+
+def losses(seed, n, m, count=2):
+    """Learnt and mislabelled rows; the goal of every other batch is at one end."""
+    rng = np.random.default_rng(seed)
+    train = np.where(
+        rng.random((count, n)) < 0.6, rng.gamma(1, 0.5, (count, n)), np.abs(rng.normal(4, 1.3, (count, n)))
+    )
+    goal = np.where(np.arange(count)[:, None] % 2, np.abs(rng.normal(6, 1, (count, m))), rng.gamma(1, 0.5, (count, m)))
+    return torch.tensor(train), torch.tensor(goal)
+
+
+def gamma_of(rows, quantile, is_gamma):
+    distances = torch.pdist(rows.double())
+    found = np.quantile(distances, quantile) if len(distances) else 1.0
+    return found if is_gamma else 0.5 / found**2 if found > 0 else 0.5
+
+
+def assert_optimal(weights, train, goal, *, quantile, is_gamma, w_max, ridge):
+    """Weights of the rows of one problem, (n, d) and (m, d); the gap is relative to 1 where the objective is less."""
+    gamma = torch.tensor([gamma_of(train, quantile, is_gamma)])
+    problem = pose(train[None], goal[None], gamma, w_max=w_max, ridge=ridge)
+    n = len(train)
+    assert weights.dtype == torch.float64
+    assert weights.min() >= 0
+    assert weights.max() <= w_max
+    assert np.sqrt(n) * (1 - 1e-9) <= weights.sum() <= (2 * n - np.sqrt(n)) * (1 + 1e-9)
+    ours, theirs = (0.5 * w @ problem.kernel[0] @ w - problem.linear[0] @ w for w in (weights, solve(problem)[0]))
+    assert (ours - theirs) / max(1, abs(theirs)) <= 1e-6
+
+
+def test_lines_reach_the_optimum(tmp_path):
+    """Also with a goal so far away that the sum is the least it may be, and with float32."""
+    train, goal = losses(0, 64, 48)
+    goal[1] += 40
+    cases = [((train, goal), settings) for settings in (AUTHORS, NORMALISED)]
+    cases.append((tuple(z.float() for z in losses(1, 50, 64)), NORMALISED | {"w_max": 1.5}))
+    found = interpreted(tmp_path, *(("match_lines", batch, settings) for batch, settings in cases))
+    for weights, ((train, goal), settings) in zip(found, cases, strict=True):
+        for k in range(2):
+            assert_optimal(weights[k], train[k, :, None], goal[k, :, None], **settings)
+
+
+@pytest.mark.parametrize("quantile", [0.2, 0.02], ids=["64 nodes", "dense"])
+def test_narrow_kernels_reach_the_optimum(tmp_path, quantile):
+    settings = NORMALISED | {"quantile": quantile}
+    train, goal = losses(2, 60, 64)
+    goal[1] += 40
+    (weights,) = interpreted(tmp_path, ("match_lines", (train, goal), settings))
+    assert weights[1].sum().item() == pytest.approx(np.sqrt(60), rel=1e-6)
+    for k in range(2):
+        assert_optimal(weights[k], train[k, :, None], goal[k, :, None], **settings)
+
+
+def test_gamma_is_the_quantile_of_the_distances(tmp_path):
+    train, _ = losses(1, 41, 1, 3)
+    train[1] = (4 * train[1]).round() / 4  # ties
+    train[2] *= 1e-7
+    more, _ = losses(4, 300, 1, 1)  # more distances than are held at once
+    cases = [(train, 0.0), (train, 0.01), (train, 0.5), (train, 1.0), (more, 0.3)]
+    calls = [("_gammas", (z, None), {"quantile": q, "is_gamma": True}) for z, q in cases]
+    for (z, quantile), found in zip(cases, interpreted(tmp_path, *calls), strict=True):
+        np.testing.assert_allclose(found, [gamma_of(row[:, None], quantile, True) for row in z], rtol=1e-6)
+
+
+def test_losses_that_are_all_the_same_and_single_ones_and_nan(tmp_path):
+    same, one, goal = torch.full((1, 20), 0.3), torch.tensor([[0.3]]), torch.tensor([[0.1, 0.2]])
+    train, goals = losses(2, 32, 32, 3)
+    train[0, 3], goals[1, 5] = torch.nan, torch.nan
+    batches = (same, goal), (one, goal), (train, goals)
+    of_same, of_one, of_nan = interpreted(tmp_path, *(("match_lines", batch, NORMALISED) for batch in batches))
+    assert_optimal(of_same[0], same.T, goal.T, **NORMALISED)
+    assert of_one.item() == 1
+    assert of_nan[:2].isnan().all()
+    assert_optimal(of_nan[2], train[2, :, None], goals[2, :, None], **NORMALISED)
+
+
+def test_classes_reach_the_optimum(tmp_path):
+    rng = np.random.default_rng(3)
+    sizes = 12, 34, 66, 1  # three sizes of matrices, and none
+    labels = torch.tensor(rng.permutation(np.repeat(range(4), sizes)))
+    goal_labels = torch.tensor(np.repeat(range(4), (9, 20, 8, 2)))
+    train, goal = (torch.tensor(rng.normal(size=(len(y), 5))) + y[:, None] for y in (labels, goal_labels))
+    goal += 0.5
+    here, there = (y == torch.arange(4)[:, None] for y in (labels, goal_labels))
+    settings = AUTHORS | {"w_max": 1.5}
+    (weights,) = interpreted(tmp_path, ("match_classes", (train, goal, here, there), settings))
+    assert not weights[~here].any()
+    assert weights[3][here[3]].item() == 1
+    for k in range(3):
+        assert_optimal(weights[k][here[k]], train[here[k]], goal[there[k]], **settings)
+
+
+def test_classes_that_lack_rows_have_finite_weights(tmp_path):
+    here = torch.tensor([[True] * 6, [False] * 6, [True] * 6])
+    there = torch.tensor([[False] * 4, [True] * 4, [True] * 4])
+    rows = torch.arange(12.0).reshape(6, 2)
+    (weights,) = interpreted(tmp_path, ("match_classes", (rows, rows[:4], here, there), NORMALISED))
+    assert weights.isfinite().all()
+    assert not weights[1].any()
+    assert_optimal(weights[2], rows, rows[:4], **NORMALISED)
