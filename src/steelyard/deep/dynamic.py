@@ -131,8 +131,10 @@ class DynamicWeights:
                     'with reduction="none".'
                 )
             self._require_usable(losses, which, "losses")
-        if train.ndim == 1 and not train.is_cuda and HAS_NUMBA:
-            return self._match_line(train, validation)
+        if not train.is_cuda and HAS_NUMBA:
+            if train.ndim == 1:
+                return self._match_line(train, validation)
+            return torch.stack([self._match_line(*pair) for pair in zip(train, validation, strict=True)])
         many = (train.reshape(-1, train.shape[-1]), validation.reshape(-1, validation.shape[-1]))
         return self._scaled(self._match_losses(*many)).reshape(train.shape)
 
@@ -182,16 +184,15 @@ class DynamicWeights:
         return n_classes
 
     def _match_losses(self, train: Tensor, validation: Tensor) -> Tensor:
-        """(P, n) weights of (P, n) and (P, m) losses, as solved or already with mean one."""
+        """(P, n) weights of (P, n) and (P, m) losses, as solved."""
         if train.is_cuda and HAS_TRITON:
             from steelyard.deep.kernel import match_lines
 
             return match_lines(train, validation, **self._rule(), w_max=self.w_max, ridge=self.preset.ridge)
-        if not train.is_cuda and HAS_NUMBA:
-            return torch.stack([self._match_line(*pair) for pair in zip(train, validation, strict=True)])
         return self._match_densely(train[..., None], validation[..., None], None, None)
 
     def _match_line(self, train: Tensor, validation: Tensor) -> Tensor:
+        """Weights of one problem on a CPU, scaled as the preset says."""
         from steelyard.deep.line import match, pair_quantile
 
         z, v = (values.double().numpy() for values in (train, validation))

@@ -17,9 +17,10 @@ Vector = NDArray[np.float64]
 # Relative duality gap; the objective ends within a third of it of the optimum.
 TOLERANCE = 6e-7
 MAX_ITER = 60
-# Nodes of the factor: enough that what it leaves out of the kernel is below 1e-9. Beyond the most, a dense solver is
+# Nodes of the factor: enough that what it leaves out of the kernel is below 3e-8. Beyond the most, a dense solver is
 # as fast.
-NODES_PER_WIDTH, MORE_NODES, MOST_NODES = 1.3, 8, 40
+NODES_PER_WIDTH, MORE_NODES, MOST_NODES = 2.2, 5, 40
+KERNEL_ENDS = 6.0  # widths
 
 # Sums may be taken in any order, as vector instructions need; the same machine gives the same bits each time.
 compiled: Any = njit(cache=True, fastmath=True, error_model="numpy")
@@ -38,19 +39,25 @@ def match(train: Vector, validation: Vector, gamma: float, *, w_max: float, ridg
 
 @compiled
 def _match(train: Vector, validation: Vector, gamma: float, w_max: float, ridge: float) -> tuple[Vector, bool]:
-    n = len(train)
-    nodes = int(np.ceil(NODES_PER_WIDTH * np.sqrt(2 * gamma) * (train.max() - train.min()))) + MORE_NODES
+    n, scale = len(train), np.sqrt(2 * gamma)
+    # Nodes reach as far as the validation losses do, unless the kernel ends before.
+    low = min(train.min(), max(validation.min(), train.min() - KERNEL_ENDS / scale))
+    high = max(train.max(), min(validation.max(), train.max() + KERNEL_ENDS / scale))
+    nodes = int(np.ceil(NODES_PER_WIDTH * scale * (high - low))) + MORE_NODES
     if n == 1 or nodes >= MOST_NODES:
         return np.ones(n), n == 1
-    factor, goal = nystrom(train, validation, gamma, nodes + nodes % 2)
+    factor, goal = nystrom(train, validation, gamma, low, high, nodes + nodes % 2)
     return interior_point(factor, goal, ridge, w_max, np.sqrt(n), 2 * n - np.sqrt(n), TOLERANCE, MAX_ITER)
 
 
 @compiled
-def nystrom(train: Vector, validation: Vector, gamma: float, r: int) -> tuple[NDArray[np.float64], Vector]:
-    """G (r, n) and q (r,) with GᵀG = K and Gᵀq = κ, through r nodes that span the training losses evenly."""
-    n, m = train.shape[0], validation.shape[0]
-    low, high, scale = train.min(), train.max(), np.sqrt(2 * gamma)
+def nystrom(
+    train: Vector, validation: Vector, gamma: float, low: float, high: float, r: int
+) -> tuple[NDArray[np.float64], Vector]:
+    """G (r, n) and q (r,) with GᵀG = K and Gᵀq = κ, through r even nodes from `low` to `high` and one beyond each."""
+    n, m, scale = train.shape[0], validation.shape[0], np.sqrt(2 * gamma)
+    beyond = (high - low) / (r - 3)
+    low, high = low - beyond, high + beyond
     step = scale * (high - low) / (r - 1)
     bell = np.empty(r)
     for j in range(r):
@@ -226,10 +233,10 @@ def _direction(
         c, other = b[k], b[k + 1]
         for i in range(n):
             along[i] += factor[k, i] * c + factor[k + 1, i] * other
-    c = b[r]
+    level = b[r]
     for i in range(n):
-        dx[i] = (right[i] - along[i] - c) * diagonal[i]
-    return c / slab  # a sum of the changes would lose its digits where the slab binds
+        dx[i] = (right[i] - along[i] - level) * diagonal[i]
+    return level / slab  # a sum of the changes would lose its digits where the slab binds
 
 
 @compiled
