@@ -188,7 +188,7 @@ def weight_estimation_on_cpu(report: Report, task: Task, repeats: int) -> None:
             if k < 3:
                 times["theirs"].append(seconds(partial(authors_weights, z, v)))
             kernel, linear = kernels(z, v, gamma, ridge)
-            solved = match(z, v, gamma, w_max=dynamic.w_max, ridge=ridge), piqp_weights(kernel, linear)
+            solved = match(z, v, gamma, dynamic.w_max, ridge)[0], piqp_weights(kernel, linear)
             value = [0.5 * w @ kernel @ w - linear @ w for w in solved]
             gaps.append((value[0] - value[1]) / abs(value[1]))
         ours = np.array(times["ours"])

@@ -28,8 +28,8 @@ def test_the_objective_is_that_of_piqp():
             (1e-5, pair_quantile(z, 0.01), 50.0),
             (1e-5, 4.5 / pair_quantile(z, 0.5) ** 2, 1.5),
         ][k % 3]
-        ours = match(z, v, gamma, w_max=w_max, ridge=ridge)
-        if ours is None:
+        ours, solved = match(z, v, gamma, w_max, ridge)
+        if not solved:
             continue
         kernel = np.exp(-gamma * (z[:, None] - z) ** 2) + ridge * np.eye(n)
         linear = n / len(v) * np.exp(-gamma * (z[:, None] - v) ** 2).sum(axis=1)
@@ -46,12 +46,12 @@ def test_the_objective_is_that_of_piqp():
 
 def test_a_narrow_kernel_is_left_to_the_dense_solver():
     z = np.linspace(0, 10, 50)
-    assert match(z, z, 0.5 / 0.1**2, w_max=50.0, ridge=1e-3) is None
+    assert not match(z, z, 0.5 / 0.1**2, 50.0, 1e-3)[1]
 
 
 def test_one_row_and_equal_rows():
-    assert match(np.array([0.3]), np.array([1.0, 2.0]), 1.0, w_max=50.0, ridge=1e-3) == [1.0]
-    np.testing.assert_allclose(match(np.full(9, 0.3), np.full(4, 0.3), 1.0, w_max=50.0, ridge=1e-3), 1, atol=1e-3)
+    assert match(np.array([0.3]), np.array([1.0, 2.0]), 1.0, 50.0, 1e-3)[0] == [1.0]
+    np.testing.assert_allclose(match(np.full(9, 0.3), np.full(4, 0.3), 1.0, 50.0, 1e-3)[0], 1, atol=1e-3)
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 20, 255, 256])

@@ -193,16 +193,13 @@ class DynamicWeights:
 
     def _match_line(self, train: Tensor, validation: Tensor) -> Tensor:
         """Weights of one problem on a CPU, scaled as the preset says."""
-        from steelyard.deep.line import match, pair_quantile
+        from steelyard.deep.line import weigh
 
-        z, v = (values.double().numpy() for values in (train, validation))
-        found = pair_quantile(z, self.preset.quantile)
-        gamma = found if self.preset.is_gamma else 0.5 / (found or 1.0) ** 2
-        weights = match(z, v, gamma, w_max=self.w_max, ridge=self.preset.ridge)
-        if weights is None:  # the kernel is too narrow
+        rule, z, v = self.preset, train.double().numpy(), validation.double().numpy()
+        weights, solved = weigh(z, v, rule.quantile, rule.is_gamma, self.w_max, rule.ridge, rule.normalised)
+        if not solved:  # the kernel is too narrow
             return self._scaled(self._match_densely(train[None, :, None], validation[None, :, None], None, None)[0])
-        # In numpy: each operation of PyTorch would cost as much as an iteration of the solver.
-        return torch.from_numpy(weights / weights.mean() if self.preset.normalised else weights)
+        return torch.from_numpy(weights)
 
     def _match_classes(self, train: Tensor, validation: Tensor, here: Tensor, there: Tensor) -> Tensor:
         """(C, n) weights of rows in each class, zero elsewhere."""

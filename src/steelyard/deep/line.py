@@ -1,7 +1,7 @@
 """Kernel mean matching of losses on a CPU: rows are points on a line, so their kernel has a small exact factor.
 
 Compiled with numba, because a batch of 256 rows is too small for anything else: a call of PyTorch or LAPACK costs as
-much as an iteration here. Where the kernel is too narrow for a factor, `match` says so and `matching.solve` is used.
+much as an iteration here. Where the kernel is too narrow for a factor, `weigh` says so and `matching.solve` is used.
 """
 
 from __future__ import annotations
@@ -27,18 +27,30 @@ compiled: Any = njit(cache=True, fastmath=True, error_model="numpy")
 compiled_as_written: Any = njit(cache=True)
 
 
-def match(train: Vector, validation: Vector, gamma: float, *, w_max: float, ridge: float) -> Vector | None:
-    """Weights that solve min ½wᵀKw − κᵀw over 0 ≤ w ≤ B and a mean within ε of one, or None for a narrow kernel.
+@compiled_as_written
+def weigh(
+    train: Vector, validation: Vector, quantile: float, is_gamma: bool, w_max: float, ridge: float, normalised: bool
+) -> tuple[Vector, bool]:
+    """Weights of `match`, with γ from a quantile of the distances between training losses, and mean one if wanted.
+
+    `is_gamma`: the quantile is γ itself, else a width σ with γ = 1/(2σ²), or σ = 1 where it is zero.
+    """
+    found = pair_quantile(train, quantile)
+    if not is_gamma:
+        found = 0.5 / found**2 if found > 0 else 0.5
+    weights, solved = match(train, validation, found, w_max, ridge)
+    if normalised:
+        weights /= weights.mean()
+    return weights, solved
+
+
+@compiled
+def match(train: Vector, validation: Vector, gamma: float, w_max: float, ridge: float) -> tuple[Vector, bool]:
+    """Weights that solve min ½wᵀKw − κᵀw over 0 ≤ w ≤ B and a mean within ε of one; False for too narrow a kernel.
 
     K is exp(−γ(z − z')²) of the training losses plus the ridge, κ that kernel to the validation losses, summed and
     times n/m, ε = (√n − 1)/√n.
     """
-    weights, solved = _match(train, validation, gamma, w_max, ridge)
-    return weights if solved else None
-
-
-@compiled
-def _match(train: Vector, validation: Vector, gamma: float, w_max: float, ridge: float) -> tuple[Vector, bool]:
     n, scale = len(train), np.sqrt(2 * gamma)
     # Nodes reach as far as the validation losses do, unless the kernel ends before.
     low = min(train.min(), max(validation.min(), train.min() - KERNEL_ENDS / scale))
@@ -236,7 +248,7 @@ def _direction(
     level = b[r]
     for i in range(n):
         dx[i] = (right[i] - along[i] - level) * diagonal[i]
-    return level / slab  # a sum of the changes would lose its digits where the slab binds
+    return float(level / slab)  # a sum of the changes would lose its digits where the slab binds
 
 
 @compiled
