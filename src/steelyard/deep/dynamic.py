@@ -16,6 +16,7 @@ from steelyard.errors import InputError, NotFiniteError, ParameterError
 
 TRANSFORMS = ("loss", "features")
 HAS_NUMBA, HAS_TRITON = (find_spec(name) is not None for name in ("numba", "triton"))
+LARGEST_OF_KERNEL = 256  # rows of a batch that were tried on a GPU; more are matched by PyTorch, and the host waits
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,9 @@ class DynamicWeights:
     Notes
     -----
     On a CPU losses are matched in a fraction of a millisecond where numba is installed (extra ``deep``), otherwise and
-    for features by PyTorch. On a GPU a Triton kernel does it and nothing waits for the host; there, NaN in the losses
-    gives NaN weights instead of an error, and labels are not checked.
+    for features by PyTorch. On a GPU, for batches of up to 256 rows, a Triton kernel does it and nothing waits for the
+    host (the first call compiles for about twenty seconds, once a machine); there, NaN in the losses gives NaN weights
+    instead of an error, and labels are not checked.
 
     Examples
     --------
@@ -185,7 +187,7 @@ class DynamicWeights:
 
     def _match_losses(self, train: Tensor, validation: Tensor) -> Tensor:
         """(P, n) weights of (P, n) and (P, m) losses, as solved."""
-        if train.is_cuda and HAS_TRITON:
+        if train.is_cuda and HAS_TRITON and max(train.shape[-1], validation.shape[-1]) <= LARGEST_OF_KERNEL:
             from steelyard.deep.kernel import match_lines
 
             return match_lines(train, validation, **self._rule(), w_max=self.w_max, ridge=self.preset.ridge)
@@ -203,7 +205,7 @@ class DynamicWeights:
 
     def _match_classes(self, train: Tensor, validation: Tensor, here: Tensor, there: Tensor) -> Tensor:
         """(C, n) weights of rows in each class, zero elsewhere."""
-        if train.is_cuda and HAS_TRITON:
+        if train.is_cuda and HAS_TRITON and max(len(train), len(validation)) <= LARGEST_OF_KERNEL:
             from steelyard.deep.kernel import match_classes
 
             rule = self._rule()
@@ -215,6 +217,11 @@ class DynamicWeights:
         return spread.scatter_add(1, rows, weights * real)
 
     def _match_densely(self, train: Tensor, validation: Tensor, real: Tensor | None, goal: Tensor | None) -> Tensor:
+        if train.is_cuda and torch.cuda.is_current_stream_capturing():
+            raise InputError(
+                f"Batches of {train.shape[1]} and {validation.shape[1]} rows cannot be weighted inside a CUDA graph: "
+                f"take at most {LARGEST_OF_KERNEL} rows of each, and install triton."
+            )
         problems = pose(
             train,
             validation,
