@@ -352,7 +352,7 @@ def as_the_authors_train(report: Report, epochs: int, seeds: list[int], device: 
 
     alone, took = trained("dynamic weights", epochs, seeds[:1])
     report.say(
-        f"One trial alone, tests after every epoch included: {took:.1f} s, last {alone[0].log[-1]['accuracy']:.2%}.\n"
+        f"One trial alone, tests after every epoch included: {took:.1f} s, last {alone[0].log[-1]['accuracy']['test']:.2%}.\n"
     )
     early, _ = trained("dynamic weights", min(10, epochs), seeds)
     separated = {trial.seed: f"{separation(trial, tasks[trial.seed][2]):.3f}" for trial in early}
@@ -360,7 +360,7 @@ def as_the_authors_train(report: Report, epochs: int, seeds: list[int], device: 
         trials, took = trained(name, epochs, seeds)
         rows, every = [], []
         for trial in trials:
-            found = np.array([entry["accuracy"] for entry in trial.log])
+            found = np.array([entry["accuracy"]["test"] for entry in trial.log])
             every.append([*(found[min(k, epochs) - 1] for k in (10, 26)), found.max(), found[-1], found[-10:].mean()])
             shown = separated[trial.seed] if name == "dynamic weights" else ""
             rows.append([str(trial.seed), *(f"{100 * a:.2f}" for a in every[-1]), shown])
@@ -385,7 +385,7 @@ def authors_trial(name: str, epochs: int, seed: int, made: Any, device: str) -> 
         method = methods.baseline("uniform", model, epochs)
     else:
         method = methods.importance_weighting(model, epochs, preset="authors", warm_up=1)
-    return Trial(method, made[0], seed=seed, test=made[1])
+    return Trial(method, made[0], seed=seed, watch={"test": made[1]})
 
 
 def separation(trial: Trial, wrong: np.ndarray) -> float:

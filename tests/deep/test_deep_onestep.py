@@ -129,9 +129,9 @@ def test_rotated_fashion_is_not_worse_than_plain_learning():
             ),
         ):
             torch.manual_seed(seed)
-            trial = Trial(make(LeNet5()), task, seed=seed, test=test)
+            trial = Trial(make(LeNet5()), task, seed=seed, watch={"test": test})
             train(trial, settings)
-            found.append(trial.log[-1]["accuracy"])
+            found.append(trial.log[-1]["accuracy"]["test"])
     assert np.mean(ours) > np.mean(plain)
 
 

@@ -36,9 +36,9 @@ def test_dynamic_weights_beat_plain_training_and_find_the_wrong_labels():
             if name == "dynamic"
             else methods.baseline("uniform", model, 8)
         )
-        trial = Trial(method, task, seed=1000, test=test)
+        trial = Trial(method, task, seed=1000, watch={"test": test})
         train(trial, settings)
-        last[name] = trial.log[-1]["accuracy"]
+        last[name] = trial.log[-1]["accuracy"]["test"]
         if name == "dynamic":
             weights = np.full(len(y), np.nan)
             weights[trial.rows.flatten().numpy()] = trial.weights.flatten().numpy()

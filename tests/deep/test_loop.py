@@ -359,6 +359,23 @@ def test_a_finished_training_is_not_trained_again(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_deadline_ends_with_the_epoch_and_the_next_call_goes_on(tmp_path):
+    made, whole = task(), net()
+    train(Trial(methods.importance_weighting(whole, 4), made), Settings(adam, batch_size=40))
+    for _ in range(4):
+        model = net()
+        trial = Trial(methods.importance_weighting(model, 4), made, watch={"source": (made.X, made.y)})
+        finished = train(
+            trial, Settings(adam, batch_size=40), checkpoint_path=tmp_path / "run.pt", checkpoint_seconds=60, deadline=0
+        )
+        assert finished == (len(trial.log) == 4)
+    assert finished
+    assert torch.equal(parameters_of(model), parameters_of(whole))
+    assert trial.log[-1]["accuracy"]["source"] == pytest.approx(
+        (model(made.X).argmax(dim=1) == made.y).float().mean().item()
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

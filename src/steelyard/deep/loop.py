@@ -58,13 +58,14 @@ class Settings:
 class Trial:
     """A method on a task with a seed, and afterwards what came of it.
 
-    `log` has one entry an epoch; `rows` and `weights` are those of the last epoch that had weights, step by step.
+    `watch` are named rows and labels whose accuracy is logged after every epoch, such as those of a test. `log` has one
+    entry an epoch; `rows` and `weights` are those of the last epoch that had weights, step by step.
     """
 
     method: Method
     task: Task
     seed: int = 0
-    test: tuple[Tensor, Tensor] | None = None
+    watch: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
     log: list[dict[str, Any]] = field(default_factory=list)
     rows: Tensor | None = None
     weights: Tensor | None = None
@@ -75,8 +76,10 @@ def train(
     settings: Settings,
     *,
     checkpoint_path: Path | None = None,
+    checkpoint_seconds: float = 0.0,
+    deadline: float | None = None,
     progress: bool = True,
-) -> None:
+) -> bool:
     """Train the networks of the trials in place, from the checkpoint on where there is one.
 
     With the same seed and data the result is the same, to the bit on a CPU, whether or not the training was stopped
@@ -89,8 +92,18 @@ def train(
     settings : Settings
     checkpoint_path : Path, default=None
         Written after every epoch; read first where it exists.
+    checkpoint_seconds : float, default=0
+        Write only if the last time is as long ago, or after the last epoch.
+    deadline : float, default=None
+        A value of `time.monotonic`: the epoch in which it passes is the last one, and the same call goes on from the
+        checkpoint another time.
     progress : bool, default=True
         A bar on stderr, where that is a terminal.
+
+    Returns
+    -------
+    finished : bool
+        False where the deadline came first.
     """
     runs = [Run(trial, settings) for trial in ([trials] if isinstance(trials, Trial) else trials)]
     _require_alike(runs)
@@ -102,11 +115,11 @@ def train(
         state = checkpoint.load(checkpoint_path, description, runs[0].device)
         if state is not None:
             begun = state["epoch"]
-            for run, saved in zip(runs, state["runs"], strict=True):
-                run.restore(saved)
+            for run, its_state in zip(runs, state["runs"], strict=True):
+                run.restore(its_state)
     epochs = runs[0].trial.method.epochs
     with _random_state_kept(runs[0].device), _bar(progress, epochs, begun) as advance:
-        at = 0
+        at, saved = 0, time.monotonic()
         for phase_number, phase in enumerate(runs[0].trial.method.phases):
             if at + phase.epochs <= begun:
                 at += phase.epochs
@@ -117,11 +130,16 @@ def train(
             for epoch in range(max(at, begun), at + phase.epochs):
                 _run_epoch(runs, epoch, captured)
                 advance(runs[0].trial.log[-1])
-                if checkpoint_path is not None:
-                    checkpoint.save(
-                        checkpoint_path, description, {"epoch": epoch + 1, "runs": [run.state() for run in runs]}
-                    )
+                late = deadline is not None and time.monotonic() >= deadline
+                last = late or epoch + 1 == epochs
+                if checkpoint_path is not None and (last or time.monotonic() - saved >= checkpoint_seconds):
+                    state = {"epoch": epoch + 1, "runs": [run.state() for run in runs]}
+                    checkpoint.save(checkpoint_path, description, state)
+                    saved = time.monotonic()
+                if late:
+                    return epoch + 1 == epochs
             at += phase.epochs
+    return True
 
 
 def _run_epoch(runs: list[Run], epoch: int, captured: Captured | None) -> None:
@@ -256,8 +274,9 @@ class Run:
         if name == "f":
             entry |= weight_statistics(self.seen)
             trial.rows, trial.weights = self.rows.clone(), self.seen.clone()
-        if trial.test is not None:
-            entry["accuracy"] = accuracy(trial.method.networks["f"], *trial.test)
+        if trial.watch:
+            model = trial.method.networks["f"]
+            entry["accuracy"] = {name: accuracy(model, *rows) for name, rows in trial.watch.items()}
         entry["seconds"] = time.perf_counter() - started
         trial.log.append(entry)
 
@@ -359,8 +378,8 @@ def _bar(wanted: bool, epochs: int, begun: int) -> Iterator[Callable[[dict[str, 
 
         def advance(entry: dict[str, Any]) -> None:
             words = f"{entry['phase']}, epoch {entry['epoch'] + 1}/{epochs}, loss {entry['loss']:.3f}"
-            if "accuracy" in entry:
-                words += f", accuracy {entry['accuracy']:.1%}"
+            for name, share in entry.get("accuracy", {}).items():
+                words += f", {name} {share:.1%}"
             progress.update(shown, advance=1, description=words)
 
         yield advance
