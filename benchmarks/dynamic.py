@@ -351,9 +351,8 @@ def as_the_authors_train(report: Report, epochs: int, seeds: list[int], device: 
         return trials, seconds(partial(train, trials, authors_settings()))
 
     alone, took = trained("dynamic weights", epochs, seeds[:1])
-    report.say(
-        f"One trial alone, tests after every epoch included: {took:.1f} s, last {alone[0].log[-1]['accuracy']['test']:.2%}.\n"
-    )
+    last = alone[0].log[-1]["accuracy"]["test"]
+    report.say(f"One trial alone, tests after every epoch included: {took:.1f} s, last {last:.2%}.\n")
     early, _ = trained("dynamic weights", min(10, epochs), seeds)
     separated = {trial.seed: f"{separation(trial, tasks[trial.seed][2]):.3f}" for trial in early}
     for name in ("dynamic weights", "uniform"):

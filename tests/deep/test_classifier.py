@@ -81,7 +81,41 @@ def test_a_stopped_fit_goes_on(data, tmp_path):
     path = tmp_path / "fit.pt"
     whole = DynamicWeightedClassifier(net(), epochs=3, checkpoint=path).fit(X, noisy, target=target)
     again = DynamicWeightedClassifier(net(), epochs=3, checkpoint=path).fit(X, noisy, target=target)
+    assert again.log_ == whole.log_  # seconds and all: nothing was trained again
     np.testing.assert_array_equal(whole.predict_proba(X), again.predict_proba(X))
+
+
+def test_columns_are_matched_by_name(data):
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    X, noisy, target = data
+    frame, goal = (pd.DataFrame(part, columns=list("abcd")) for part in (X, target.X))
+    fits = [
+        DynamicWeightedClassifier(net(), epochs=2).fit(frame, noisy, target=Target(g, target.y))
+        for g in (goal, goal[list("dcba")])
+    ]
+    np.testing.assert_array_equal(*(fit.predict_proba(frame) for fit in fits))
+    with pytest.raises(InputError, match="feature names should match"):
+        fits[0].predict(frame[list("dcba")])
+
+
+def test_a_failed_fit_leaves_nothing(data):
+    X, noisy, target = data
+    model = DynamicWeightedClassifier(net(), epochs=1).fit(X, noisy, target=target)
+    with pytest.raises(InputError):
+        model.fit(X, noisy, target=Target(target.X[:1], ["dog"]))
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_images_labels_in_a_column_and_other_precisions():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((60, 1, 4, 4))[:, :, ::-1], rng.integers(0, 2, (60, 1)).astype(bool)
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(16, 2)).double()
+    model = DynamicWeightedClassifier(module, epochs=2, batch_size=20).fit(X, y, target=Target(X[:20], y[:20]))
+    assert model.predict(X).dtype == bool
+    with pytest.raises(NotFiniteError, match="target holds NaN"):
+        model.fit(X, y, target=Target(np.full((2, 1, 4, 4), np.nan), y[:2]))
 
 
 @pytest.mark.parametrize("target", [None, Target(np.ones((5, 4))), np.ones((5, 4))])
@@ -97,11 +131,17 @@ def test_other_mistakes(data):
         DynamicWeightedClassifier(net()).fit(X, noisy, target=Target(target.X[:1], ["dog"]))
     with pytest.raises(InputError, match="one score for each of 3 classes; 2 rows gave a tensor of shape"):
         DynamicWeightedClassifier(net(5)).fit(X, noisy, target=target)
-    with pytest.raises(InputError, match="X has 1500 rows and y 3 labels"):
+    with pytest.raises(InputError, match=r"y must hold one label for each of 1500 rows; got the shape \(3,\)"):
         DynamicWeightedClassifier(net()).fit(X, noisy[:3], target=target)
-    with pytest.raises(NotFiniteError, match="X holds NaN"):
+    with pytest.raises(NotFiniteError, match="contains NaN in 8 of 1500 rows"):
         DynamicWeightedClassifier(net()).fit(np.where(X > 5, np.nan, X), noisy, target=target)
-    with pytest.raises(InputError, match="at least one row"):
+    with pytest.raises(InputError, match="minimum of 1 is required"):
         DynamicWeightedClassifier(net()).fit(X, noisy, target=Target(np.ones((0, 4)), []))
     with pytest.raises(NotFittedError):
         DynamicWeightedClassifier(net()).predict(X)
+    with pytest.raises(InputError, match="y holds 1 missing labels"):
+        DynamicWeightedClassifier(net()).fit(X[:3], np.array([0.0, 1.0, np.nan]), target=target)
+    with pytest.raises(InputError, match="preset must be one of"):
+        DynamicWeightedClassifier(net(), preset="theirs").fit(X, noisy, target=target)
+    with pytest.raises(InputError, match="random_state must be a whole number"):
+        DynamicWeightedClassifier(net(), random_state=None).fit(X, noisy, target=target)

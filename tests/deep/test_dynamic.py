@@ -166,13 +166,16 @@ def test_a_class_of_one_row_has_the_weight_of_its_class():
     assert torch.isfinite(weights).all()
 
 
-def test_losses_of_several_trials_at_once():
-    rng = np.random.default_rng(7)
-    train, goal = (torch.tensor(rng.gamma(1, 1, (3, 40))) for _ in range(2))
-    dynamic = DynamicWeights()
-    together = dynamic(train, goal)
-    for k in range(3):
-        np.testing.assert_array_equal(together[k], dynamic(train[k], goal[k]))
+def test_half_precision_and_one_loss_far_from_all():
+    losses = torch.tensor([0.1, 0.2, 0.3, 3.0])
+    full = DynamicWeights()(losses, losses[:3])
+    for dtype in (torch.float16, torch.bfloat16):
+        half = DynamicWeights()(losses.to(dtype), losses[:3].to(dtype))
+        assert half.dtype == dtype
+        np.testing.assert_allclose(half.float(), full, atol=0.1)
+    far = DynamicWeights()(torch.cat([losses, torch.tensor([1e20])]).double(), losses[:3].double())
+    assert torch.isfinite(far).all()
+    assert far[-1] < 0.1
 
 
 @pytest.mark.parametrize(
@@ -180,6 +183,7 @@ def test_losses_of_several_trials_at_once():
     [
         ((torch.tensor(1.0), torch.ones(3)), InputError, 'reduction="none"'),
         ((torch.ones(3), torch.ones(3, 2)), InputError, "validation losses must be one a row"),
+        ((torch.ones(3, 1), torch.ones(3, 1)), InputError, "training losses must be one a row"),
         (
             (torch.tensor([1.0, torch.nan]), torch.ones(3)),
             NotFiniteError,
@@ -201,6 +205,10 @@ def test_bad_parameters():
         DynamicWeights(preset="theirs")
     with pytest.raises(InputError, match="needs the labels"):
         DynamicWeights("features")(torch.ones(3, 2), torch.ones(3, 2))
+    with pytest.raises(InputError, match="have 2 features, validation rows 3"):
+        DynamicWeights("features")(torch.ones(3, 2), torch.ones(3, 3), torch.zeros(3), torch.zeros(3))
+    with pytest.raises(InputError, match="Labels count from 0; got -100"):
+        DynamicWeights("features")(torch.ones(3, 2), torch.ones(3, 2), torch.tensor([0, 1, -100]), torch.zeros(3))
     with pytest.raises(InputError, match="one row for each of 3 labels"):
         DynamicWeights("features")(torch.ones(2, 2), torch.ones(3, 2), torch.zeros(3), torch.zeros(3))
 

@@ -172,8 +172,10 @@ def test_a_step_with_the_authors_preset_is_their_formula():
     torch.testing.assert_close(parameters_of(ours), parameters_of(theirs), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("transform", ["loss", "features"])
-@pytest.mark.parametrize("variant", list(methods.VARIANTS))
+@pytest.mark.parametrize(
+    ("variant", "transform"),
+    [("IW", "features"), *((v, t) for v in list(methods.VARIANTS)[1:] for t in ("loss", "features"))],
+)
 def test_variants_do_what_their_options_say(variant, transform):
     made = task(n=200)
     start = Headed()
@@ -218,6 +220,25 @@ def test_known_weights_follow_their_rows():
     step = steps.known({"f": net()}, made, weights)
     rows = torch.tensor([5, 3, 99])
     assert torch.equal(step(Batch(rows, made.X[rows], made.y[rows], made.target_X, None))[1], weights[rows])
+
+
+def test_weights_of_whole_numbers_as_inputs_keep_their_fractions():
+    made = Task(torch.arange(6)[:, None] % 3, torch.tensor([0, 1, 0, 1, 0, 1]), torch.arange(3)[:, None])
+    model = nn.Sequential(nn.Embedding(3, 2), nn.Flatten())
+    weights = torch.linspace(0.1, 1.9, 6, requires_grad=True)
+    trial = Trial(methods.known_weights(model, weights, 1), made)
+    train(trial, Settings(sgd))
+    torch.testing.assert_close(trial.weights[0], weights.detach()[trial.rows[0]])
+    assert not trial.weights.requires_grad
+
+
+def test_fewer_clean_rows_than_a_batch():
+    made = task()
+    small = Task(made.X, made.y, made.target_X[:7], made.target_y[:7])
+    trial = Trial(methods.baseline("clean_only", net(), 2), small)
+    train(trial, Settings(sgd, batch_size=60))
+    assert trial.weights is None
+    assert "weight_mean" not in trial.log[0]
 
 
 def test_random_weights_have_mean_one_and_clean_only_ignores_the_source():
@@ -384,6 +405,7 @@ def test_a_deadline_ends_with_the_epoch_and_the_next_call_goes_on(tmp_path):
         ({"optimiser": sgd}, "optimisers was"),
         ({"model": "wide"}, "parameters was"),
         ({"made": "other"}, "data was"),
+        ({"optimiser": partial(torch.optim.Adam, lr=1e-2, betas=(0.8, 0.99))}, "optimisers was"),
     ],
 )
 def test_a_checkpoint_of_another_training(tmp_path, change, named):
@@ -397,6 +419,45 @@ def test_a_checkpoint_of_another_training(tmp_path, change, named):
     with pytest.raises(CheckpointError, match=named):
         resumable(path, **change)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda k: methods.importance_weighting(net(), 2, preset=("normalised", "authors")[k]),
+        lambda k: methods.known_weights(net(), torch.ones(120) + k * torch.arange(120), 2),
+        lambda k: methods.relative(net(), net()[:1].append(nn.Linear(16, 1)), 2, eta=(0.1, 0.9)[k], pretrain=1),
+        lambda k: methods.flattened(net(), net()[:1].append(nn.Linear(16, 1)), 2, flattening=k, pretrain=1),
+    ],
+    ids=["preset", "weights", "eta", "flattening"],
+)
+def test_a_checkpoint_of_other_options(tmp_path, make):
+    path = tmp_path / "run.pt"
+    train(Trial(make(0), task()), Settings(sgd), checkpoint_path=path)
+    with pytest.raises(CheckpointError, match="options was"):
+        train(Trial(make(1), task()), Settings(sgd), checkpoint_path=path)
+
+
+def test_numbers_of_numpy_and_paths_as_text_resume(tmp_path):
+    settings = Settings(sgd, schedule=lambda epoch: 0.5 * (1 + np.cos(epoch)), batch_size=60)
+    logs = []
+    for _ in range(2):
+        trial = Trial(methods.baseline("uniform", net(), 3), task(), seed=np.int64(1))
+        train(trial, settings, checkpoint_path=str(tmp_path / "run.pt"))
+        logs.append(trial.log)
+    assert logs[0] == logs[1]
+
+
+def test_the_same_objects_again_after_a_freeze(tmp_path):
+    """As in a notebook: networks whose layers a phase froze go on from their checkpoint."""
+    from steelyard.deep.nets import FiveLayerCNN, LeNet5
+
+    X = torch.rand(40, 1, 28, 28)
+    method = methods.one_step(LeNet5(), FiveLayerCNN(1), rounds=1, g_epochs=1, f_epochs=1, pretrain=1)
+    for _ in range(2):
+        trial = Trial(method, Task(X, torch.arange(40) % 10, X))
+        train(trial, Settings(adam, batch_size=20), checkpoint_path=tmp_path / "run.pt")
+        assert len(trial.log) == 3
 
 
 @pytest.mark.parametrize("keep", [0, 10, 500, -1])
@@ -488,7 +549,40 @@ def test_weights_that_are_none(weights):
         train(Trial(methods.known_weights(net(), weights, 1), task()), Settings(sgd))
 
 
+@pytest.mark.parametrize("reduction", ["mean", "column"])
+def test_losses_that_are_not_one_a_row(reduction):
+    made = task()
+    wrong = {
+        "mean": lambda scores, labels: F.cross_entropy(scores, labels),
+        "column": lambda scores, labels: F.cross_entropy(scores, labels, reduction="none")[:, None],
+    }[reduction]
+    bad = Task(made.X, made.y, made.target_X, made.target_y, row_losses=wrong)
+    for method in (methods.baseline("uniform", net(), 1), methods.known_weights(net(), torch.ones(120), 1)):
+        with pytest.raises(InputError, match="one a row"):
+            train(Trial(method, bad), Settings(sgd))
+
+
+def test_features_that_are_not_those_of_the_scores():
+    class Between(Headed):
+        def forward(self, x):
+            return self.head(torch.tanh(self.features(x)))
+
+    with pytest.raises(InputError, match=r"head\(features\(x\)\) and forward\(x\) of Between differ"):
+        train(Trial(methods.importance_weighting(Between(), 1, transform="features"), task()), Settings(sgd))
+
+
 def test_other_mistakes():
+    with pytest.raises(ParameterError, match="optimiser must be a function"):
+        Settings(torch.optim.SGD(net().parameters(), lr=0.1))
+    with pytest.raises(ParameterError, match="warm_up must leave epochs"):
+        methods.importance_weighting(net(), 3, warm_up=3)
+    with pytest.raises(ParameterError, match="epochs must be a whole number"):
+        methods.baseline("uniform", net(), 2.5)
+    with pytest.raises(InputError, match=r"g must have one output a row; 2 rows gave a tensor of shape \(2, 3\)"):
+        train(Trial(methods.one_step(net(), net(1), rounds=1), task()), Settings(sgd))
+    shared = methods.baseline("uniform", net(), 1)
+    with pytest.raises(ParameterError, match="Two trials have the same network"):
+        train([Trial(shared, task(), seed=k) for k in (0, 1)], Settings(sgd))
     with pytest.raises(ParameterError, match="variant must be one of"):
         methods.importance_weighting(net(), 1, variant="DIW4")
     with pytest.raises(ParameterError, match="There are"):

@@ -35,13 +35,13 @@ def load(path: Path, description: dict[str, Any], device: torch.device) -> dict[
     # A cut file fails in the zip reader, the unpickler or the index, each with an error of its own.
     except Exception as error:
         raise CheckpointError(
-            f"{path} is damaged or no checkpoint ({type(error).__name__}). It is left as it is; move it away to start "
-            "anew."
+            f"{path} is damaged or no checkpoint ({type(error).__name__}: {error}). It is left as it is; move it away "
+            "to start anew."
         ) from error
     wanted = json.loads(json.dumps(description))
     differ = [key for key in sorted({*saved, *wanted}) if saved.get(key) != wanted.get(key)]
     if differ:
-        words = "; ".join(f"{key} was {saved.get(key)!r}, is {wanted.get(key)!r}" for key in differ)
+        words = "; ".join(f"{key} was {_short(saved.get(key))}, is {_short(wanted.get(key))}" for key in differ)
         raise CheckpointError(
             f"{path} is of another training: {words}. It is left as it is; use another file to start anew."
         )
@@ -55,5 +55,10 @@ def fingerprint(*tensors: Tensor | None) -> str:
         if tensor is None:
             continue
         digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:80]} … {text[-30:]}"

@@ -13,12 +13,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from steelyard.check import check_count, check_new_rows, check_source, forget_fit, match_columns
 from steelyard.deep.dynamic import PRESETS
 from steelyard.deep.loop import Optimiser, Settings, Trial, train
 from steelyard.deep.methods import importance_weighting
 from steelyard.deep.plan import Task
 from steelyard.deep.steps import evaluating
-from steelyard.errors import InputError, MissingTargetError, NotFiniteError
+from steelyard.errors import InputError, MissingTargetError, NotFiniteError, ParameterError
 from steelyard.target import Target
 
 
@@ -37,7 +38,7 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
     variant : {"IW", "SIW", "DIW1", "DIW2", "DIW3"}, default="DIW2"
     preset : {"normalised", "authors"}, default="normalised"
     epochs : int, default=20
-        The first has weights of one.
+        The first of several has weights of one.
     batch_size : int, default=256
     optimiser : callable, default=None
         Parameters to an optimiser; None is Adam with a learning rate of 1e-3.
@@ -109,17 +110,25 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
                 "DynamicWeightedClassifier needs a few rows of the target with labels: fit(X, y, target=Target("
                 "X_clean, y_clean))."
             )
-        self.classes_, labels = np.unique(np.asarray(y), return_inverse=True)
-        here = self._rows(X, "X")
-        if len(here) != len(labels):
-            raise InputError(f"X has {len(here)} rows and y {len(labels)} labels.")
-        there, goal = self._rows(target.X, "target"), self._encode(np.asarray(target.y))
-        self.module_ = copy.deepcopy(self.module).to(self.device)
-        self._require_scores(here[:2])
-        y_here = torch.as_tensor(labels, dtype=torch.long, device=self.device)
-        task = Task(torch.cat([here, there]), torch.cat([y_here, goal]), there, goal)
+        forget_fit(self)
+        if self.preset not in PRESETS:
+            raise ParameterError(f"preset must be one of {tuple(PRESETS)}; got {self.preset!r}.")
+        here = self._rows(X, reset=True)
+        there = self._rows(match_columns(target, X), reset=False, table="target")
+        classes, labels = np.unique(_labels(y, len(here), "y"), return_inverse=True)
+        goal_labels = _labels(target.y, len(there), "target.y")
+        unseen = sorted(set(goal_labels.tolist()) - set(classes.tolist()), key=str)
+        if unseen:
+            raise InputError(f"The target has classes that y lacks: {unseen}. No weight can make up rows.")
+        module = copy.deepcopy(self.module).to(self.device)
+        _require_scores(module, here[:2], len(classes))
+        codes = [
+            torch.as_tensor(found, dtype=torch.long, device=self.device)
+            for found in (labels, np.searchsorted(classes, goal_labels))
+        ]
+        task = Task(torch.cat([here, there]), torch.cat(codes), there, codes[1])
         method = importance_weighting(
-            self.module_,
+            module,
             self.epochs,
             variant=self.variant,
             transform=self.transform,
@@ -128,51 +137,62 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
         )
         optimiser = self.optimiser or (lambda parameters: torch.optim.Adam(parameters, lr=1e-3))
         settings = Settings(optimiser, batch_size=self.batch_size, summed=not PRESETS[self.preset].normalised)
-        trial = Trial(method, task, seed=self.random_state)
-        path = None if self.checkpoint is None else Path(self.checkpoint)
-        train(trial, settings, checkpoint_path=path, progress=self.progress)
-        self.module_.eval()
-        self.log_ = trial.log
+        trial = Trial(method, task, seed=check_count("random_state", self.random_state, 0))
+        train(trial, settings, checkpoint_path=self.checkpoint, progress=self.progress)
         assert trial.rows is not None
         assert trial.weights is not None
         weights = torch.full((len(task.y),), torch.nan, device=self.device)
         weights[trial.rows.flatten()] = trial.weights.flatten()
+        self.classes_, self.module_, self.log_ = classes, module.eval(), trial.log
         self.weights_ = weights[: len(here)].double().cpu().numpy()
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the classes."""
-        check_is_fitted(self)
-        rows = self._rows(X, "X")
+        check_is_fitted(self, "module_")
+        rows = self._rows(X, reset=False)
         with evaluating(self.module_), torch.no_grad():
             scores = torch.cat([self.module_(part) for part in torch.split(rows, 2000)])
         return torch.softmax(scores.double(), dim=1).cpu().numpy()
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The likeliest class of each row."""
-        check_is_fitted(self)
+        check_is_fitted(self, "module_")
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
-    def _rows(self, X: Any, which: str) -> Tensor:
-        rows = torch.as_tensor(np.asarray(X) if not isinstance(X, Tensor) else X).to(self.device, torch.float32)
-        if rows.ndim < 2 or not len(rows):
-            raise InputError(f"{which} must hold at least one row, of one axis or more; got {tuple(rows.shape)}.")
+    def _rows(self, X: Any, *, reset: bool, table: str = "X") -> Tensor:
+        """Rows as the module wants them; tables are checked column by column, images and the like as a whole."""
+        module = self.module if reset or not hasattr(self, "module_") else self.module_
+        dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+        found = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+        if np.ndim(found) <= 2:
+            found = check_source(self, found) if reset else check_new_rows(self, found, table)
+        rows = torch.as_tensor(np.ascontiguousarray(found)).to(self.device, dtype)
+        if not len(rows):
+            raise InputError(f"{table} holds no rows; at least one is needed.")
         if not bool(torch.isfinite(rows).all()):
-            raise NotFiniteError(f"{which} holds NaN or infinity; fill or drop those rows.")
+            raise NotFiniteError(f"{table} holds NaN or infinity; fill or drop those rows.")
         return rows
 
-    def _encode(self, labels: NDArray[Any]) -> Tensor:
-        unseen = sorted(set(labels.tolist()) - set(self.classes_.tolist()), key=str)
-        if unseen:
-            raise InputError(f"The target has classes that y lacks: {unseen}. No weight can make up rows.")
-        places = np.searchsorted(self.classes_, labels)
-        return torch.as_tensor(places, dtype=torch.long, device=self.device)
 
-    def _require_scores(self, rows: Tensor) -> None:
-        with evaluating(self.module_), torch.no_grad():
-            found = tuple(self.module_(rows).shape)
-        if found != (len(rows), len(self.classes_)):
-            raise InputError(
-                f"The module must give one score for each of {len(self.classes_)} classes; {len(rows)} rows gave a "
-                f"tensor of shape {found}."
-            )
+def _labels(y: Any, n_rows: int, which: str) -> NDArray[Any]:
+    """One label a row."""
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.shape != (n_rows,):
+        raise InputError(f"{which} must hold one label for each of {n_rows} rows; got the shape {labels.shape}.")
+    missing = [label for label in labels.tolist() if label is None or label != label]
+    if missing:
+        raise InputError(f"{which} holds {len(missing)} missing labels; drop those rows.")
+    return labels
+
+
+def _require_scores(module: nn.Module, rows: Tensor, n_classes: int) -> None:
+    with evaluating(module), torch.no_grad():
+        found = tuple(module(rows).shape)
+    if found != (len(rows), n_classes):
+        raise InputError(
+            f"The module must give one score for each of {n_classes} classes; {len(rows)} rows gave a tensor of shape "
+            f"{found}."
+        )

@@ -66,7 +66,8 @@ class DynamicWeights:
 
     Examples
     --------
-    The two lines in somebody's loop, where `criterion` has ``reduction="none"``:
+    The two lines in somebody's loop, where the losses come one a row (``reduction="none"``). With dropout or batch-norm
+    both losses are computed in evaluation mode, and those of the validation rows without a graph:
 
     >>> import torch
     >>> from steelyard.deep import DynamicWeights
@@ -92,7 +93,8 @@ class DynamicWeights:
             raise ParameterError(f"preset must be one of {tuple(PRESETS)}; got {preset!r}.")
         if w_max is not None:
             check_range("w_max", w_max, 1, open_low=True)
-        self.transform, self.preset, self.class_ratio = transform, PRESETS[preset], class_ratio
+        self.transform, self.preset = transform, PRESETS[preset]
+        self.class_ratio = None if class_ratio is None else torch.as_tensor(class_ratio)
         self.w_max = self.preset.w_max if w_max is None else float(w_max)
         self.n_calls = 0
 
@@ -108,18 +110,21 @@ class DynamicWeights:
         Parameters
         ----------
         train, validation : losses of shape (n,) and (m,), or features of shape (n, d) and (m, d)
-            Losses of several trials at once may come as (trials, n) and (trials, m).
         train_labels, validation_labels : class numbers, needed for features
         """
         self.n_calls += 1
         if train.device != validation.device:
             raise InputError(f"The training batch lies on {train.device}, the validation batch on {validation.device}.")
+        # Matched on the host where the device has neither float64 nor Triton.
+        place = train.device if train.device.type in ("cpu", "cuda") else torch.device("cpu")
         with torch.no_grad():
+            here, there = train.detach().to(place), validation.detach().to(place)
             if self.transform == "loss":
-                weights = self._by_loss(train.detach(), validation.detach())
+                weights = self._by_loss(here, there)
             else:
-                weights = self._by_class(train.detach(), validation.detach(), train_labels, validation_labels)
-        return weights.to(train.dtype)
+                labels = (None if y is None else y.to(place) for y in (train_labels, validation_labels))
+                weights = self._by_class(here, there, *labels)
+        return weights.to(train.device, train.dtype)
 
     def reduce(self, weighted: Tensor) -> Tensor:
         """Weighted losses to the one that is differentiated: their mean, or with the authors' preset their sum."""
@@ -127,22 +132,19 @@ class DynamicWeights:
 
     def _by_loss(self, train: Tensor, validation: Tensor) -> Tensor:
         for losses, which in ((train, "training"), (validation, "validation")):
-            if losses.ndim not in (1, 2) or losses.shape[:-1] != train.shape[:-1]:
+            if losses.ndim != 1:
                 raise InputError(
                     f"The {which} losses must be one a row; got a tensor of shape {tuple(losses.shape)}. Use the loss "
                     'with reduction="none".'
                 )
             self._require_usable(losses, which, "losses")
         if not train.is_cuda and HAS_NUMBA:
-            if train.ndim == 1:
-                return self._match_line(train, validation)
-            return torch.stack([self._match_line(*pair) for pair in zip(train, validation, strict=True)])
-        many = (train.reshape(-1, train.shape[-1]), validation.reshape(-1, validation.shape[-1]))
-        return self._scaled(self._match_losses(*many)).reshape(train.shape)
+            return self._match_line(train, validation)
+        return self._scaled(self._match_losses(train, validation))
 
     def _scaled(self, weights: Tensor) -> Tensor:
         """Mean one, where the preset says so."""
-        return weights / weights.mean(dim=-1, keepdim=True).clamp(min=1e-12) if self.preset.normalised else weights
+        return weights / weights.mean().clamp(min=1e-12) if self.preset.normalised else weights
 
     def _by_class(
         self, train: Tensor, validation: Tensor, labels: Tensor | None, validation_labels: Tensor | None
@@ -156,6 +158,11 @@ class DynamicWeights:
                     f"{tuple(values.shape)}."
                 )
             self._require_usable(values, which, "features")
+        if train.shape[1] != validation.shape[1]:
+            raise InputError(
+                f"Training rows have {train.shape[1]} features, validation rows {validation.shape[1]}; one network "
+                "gives both."
+            )
         n_classes = self._n_classes(labels, validation_labels)
         classes = torch.arange(n_classes, device=labels.device)
         here, there = labels == classes[:, None], validation_labels == classes[:, None]  # (C, n), (C, m)
@@ -175,6 +182,8 @@ class DynamicWeights:
 
     def _n_classes(self, labels: Tensor, validation_labels: Tensor) -> int:
         """As many as there are ratios; otherwise by the largest label, for which a GPU is waited for."""
+        if not labels.is_cuda and int(min(labels.min(), validation_labels.min())) < 0:
+            raise InputError(f"Labels count from 0; got {int(min(labels.min(), validation_labels.min()))}.")
         if self.class_ratio is None:
             return int(max(labels.max(), validation_labels.max())) + 1
         n_classes = len(self.class_ratio)
@@ -186,12 +195,13 @@ class DynamicWeights:
         return n_classes
 
     def _match_losses(self, train: Tensor, validation: Tensor) -> Tensor:
-        """(P, n) weights of (P, n) and (P, m) losses, as solved."""
+        """Weights as solved, by Triton or PyTorch."""
         if train.is_cuda and HAS_TRITON and max(train.shape[-1], validation.shape[-1]) <= LARGEST_OF_KERNEL:
             from steelyard.deep.kernel import match_lines
 
-            return match_lines(train, validation, **self._rule(), w_max=self.w_max, ridge=self.preset.ridge)
-        return self._match_densely(train[..., None], validation[..., None], None, None)
+            rule = self._rule()
+            return match_lines(train[None], validation[None], **rule, w_max=self.w_max, ridge=self.preset.ridge)[0]
+        return self._match_densely(train[None, :, None], validation[None, :, None], None, None)[0]
 
     def _match_line(self, train: Tensor, validation: Tensor) -> Tensor:
         """Weights of one problem on a CPU, scaled as the preset says."""
@@ -200,7 +210,7 @@ class DynamicWeights:
         rule, z, v = self.preset, train.double().numpy(), validation.double().numpy()
         weights, solved = weigh(z, v, rule.quantile, rule.is_gamma, self.w_max, rule.ridge, rule.normalised)
         if not solved:  # the kernel is too narrow
-            return self._scaled(self._match_densely(train[None, :, None], validation[None, :, None], None, None)[0])
+            return self._scaled(self._match_losses(train, validation))
         return torch.from_numpy(weights)
 
     def _match_classes(self, train: Tensor, validation: Tensor, here: Tensor, there: Tensor) -> Tensor:
@@ -253,14 +263,20 @@ class DynamicWeights:
         return 0.5 / torch.where(found > 0, found, torch.ones_like(found)).square()
 
     def _require_usable(self, values: Tensor, which: str, what: str) -> None:
-        if not values.shape[-1] or not len(values):
+        if not len(values):
             raise InputError(f"The {which} batch is empty in call {self.n_calls}; at least one row is needed.")
         # On a GPU this look would make the host wait for every step.
-        if not values.is_cuda and not np.isfinite(values.numpy()).all():
+        if not values.is_cuda and not _is_finite(values):
             raise NotFiniteError(
                 f"The {which} {what} hold NaN or infinity in call {self.n_calls}; look at the model, or lower its "
                 "learning rate."
             )
+
+
+def _is_finite(values: Tensor) -> bool:
+    if values.dtype == torch.bfloat16:  # which numpy does not have
+        return bool(torch.isfinite(values).all())
+    return bool(np.isfinite(values.numpy()).all())  # several times faster than PyTorch for a batch
 
 
 def _side_by_side(masks: Tensor) -> tuple[Tensor, Tensor]:

@@ -55,9 +55,10 @@ def match(train: Vector, validation: Vector, gamma: float, w_max: float, ridge: 
     # Nodes reach as far as the validation losses do, unless the kernel ends before.
     low = min(train.min(), max(validation.min(), train.min() - KERNEL_ENDS / scale))
     high = max(train.max(), min(validation.max(), train.max() + KERNEL_ENDS / scale))
-    nodes = int(np.ceil(NODES_PER_WIDTH * scale * (high - low))) + MORE_NODES
-    if n == 1 or nodes >= MOST_NODES:
+    wanted = NODES_PER_WIDTH * scale * (high - low) + MORE_NODES
+    if n == 1 or wanted > MOST_NODES:
         return np.ones(n), n == 1
+    nodes = int(np.ceil(wanted))
     factor, goal = nystrom(train, validation, gamma, low, high, nodes + nodes % 2)
     return interior_point(factor, goal, ridge, w_max, np.sqrt(n), 2 * n - np.sqrt(n), TOLERANCE, MAX_ITER)
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
-from steelyard.check import check_range
+from steelyard.check import check_count
 from steelyard.deep import checkpoint
 from steelyard.deep.capture import Captured
 from steelyard.deep.plan import Batch, Method, Phase, Step, Task
@@ -49,9 +49,14 @@ class Settings:
     summed: bool = False
 
     def __post_init__(self) -> None:
-        check_range("batch_size", self.batch_size, 1)
+        if not callable(self.optimiser):
+            raise ParameterError(
+                f"optimiser must be a function from parameters to an optimiser, as each network has its own; got "
+                f"{type(self.optimiser).__name__}. Try lambda parameters: torch.optim.SGD(parameters, lr=0.1)."
+            )
+        check_count("batch_size", self.batch_size)
         if self.target_batch_size is not None:
-            check_range("target_batch_size", self.target_batch_size, 1)
+            check_count("target_batch_size", self.target_batch_size)
 
 
 @dataclass(eq=False)
@@ -75,7 +80,7 @@ def train(
     trials: Trial | Sequence[Trial],
     settings: Settings,
     *,
-    checkpoint_path: Path | None = None,
+    checkpoint_path: str | Path | None = None,
     checkpoint_seconds: float = 0.0,
     deadline: float | None = None,
     progress: bool = True,
@@ -83,14 +88,14 @@ def train(
     """Train the networks of the trials in place, from the checkpoint on where there is one.
 
     With the same seed and data the result is the same, to the bit on a CPU, whether or not the training was stopped
-    and resumed. On a GPU each step is one captured graph and the steps of several trials run side by side; the methods
-    then need the same phases and equally many rows.
+    and resumed. On a GPU each step is one captured graph and the steps of several trials run side by side. Trials that
+    are trained together need phases of the same lengths, equally many batches and networks of their own.
 
     Parameters
     ----------
     trials : Trial or sequence of them
     settings : Settings
-    checkpoint_path : Path, default=None
+    checkpoint_path : str or Path, default=None
         Written after every epoch; read first where it exists.
     checkpoint_seconds : float, default=0
         Write only if the last time is as long ago, or after the last epoch.
@@ -109,7 +114,10 @@ def train(
     _require_alike(runs)
     description: dict[str, Any] = {}
     begun = 0
+    for run in runs:
+        run.trial.log.clear()
     if checkpoint_path is not None:
+        checkpoint_path = Path(checkpoint_path)
         for k, run in enumerate(runs):
             description |= {key if not k else f"{key} of trial {k}": value for key, value in run.describe().items()}
         state = checkpoint.load(checkpoint_path, description, runs[0].device)
@@ -174,17 +182,14 @@ class Run:
         self.batch_size = min(settings.batch_size, len(task.y))
         self.target_batch_size = min(settings.target_batch_size or settings.batch_size, len(task.target_X))
         self.n_steps = len(task.y) // self.batch_size
-        self.optimisers = {
-            name: settings.optimiser([p for p in network.parameters() if p.requires_grad])
-            for name, network in method.networks.items()
-        }
-        self.rates = {name: [g["lr"] for g in o.param_groups] for name, o in self.optimisers.items()}
-        for optimiser in self.optimisers.values():
-            for group in optimiser.param_groups:
-                if self.device.type == "cuda" and "capturable" in group:
-                    group["capturable"] = True
-        self.epochs_of = dict.fromkeys(method.networks, 0)
+        learners = [name for name in method.networks if any(phase.learns == name for phase in method.phases)]
+        # Of all parameters: which are frozen may change from phase to phase, and the optimiser's state must not.
+        self.optimisers = {name: settings.optimiser(list(method.networks[name].parameters())) for name in learners}
+        self.rates = {name: [float(g["lr"]) for g in o.param_groups] for name, o in self.optimisers.items()}
+        self._make_capturable()
+        self.epochs_of = dict.fromkeys(learners, 0)
         self.phase: Phase | None = None
+        self.has_weights = False
         self.step_of: Step | None = None
         # What a step reads and writes, at places that stay, so that it can be captured.
         self.counter = torch.zeros(1, dtype=torch.long, device=self.device)
@@ -192,6 +197,12 @@ class Run:
         self.target_rows = torch.zeros(self.n_steps, self.target_batch_size, dtype=torch.long, device=self.device)
         self.seen = torch.zeros(self.n_steps, self.batch_size, device=self.device)
         self.losses = torch.zeros(self.n_steps, device=self.device)
+
+    def _make_capturable(self) -> None:
+        for optimiser in self.optimisers.values():
+            for group in optimiser.param_groups:
+                if "capturable" in group:
+                    group["capturable"] = self.device.type == "cuda"
 
     def begin_phase(self, phase: Phase) -> None:
         """Make the step of this phase; its network alone is in training mode."""
@@ -205,7 +216,7 @@ class Run:
     def begin_epoch(self, epoch: int) -> bool:
         """Deal the rows and set the learning rate; whether that has changed."""
         assert self.phase is not None
-        seed = (self.trial.seed * 1_000_003 + epoch) % 2**62
+        seed = (int(self.trial.seed) * 1_000_003 + epoch) % 2**62
         dealer = torch.Generator(self.device).manual_seed(seed)
         order = torch.randperm(len(self.trial.task.y), generator=dealer, device=self.device)
         self.rows.copy_(order[: self.rows.numel()].reshape(self.rows.shape))
@@ -218,8 +229,8 @@ class Run:
         name, factor = self.phase.learns, self.settings.schedule(self.epochs_of[self.phase.learns])
         changed = False
         for group, rate in zip(self.optimisers[name].param_groups, self.rates[name], strict=True):
-            changed |= group["lr"] != rate * factor
-            group["lr"] = rate * factor
+            changed |= group["lr"] != rate * float(factor)
+            group["lr"] = rate * float(factor)
         return changed
 
     def step(self) -> None:
@@ -227,12 +238,16 @@ class Run:
         assert self.phase is not None
         assert self.step_of is not None
         losses, weights = self.step_of(self._batch())
-        if weights is None:
-            objective = losses
-        else:
-            weighted = weights * losses
-            objective = weighted.sum() if self.settings.summed else weighted.mean()
+        if weights is not None:
+            if losses.shape != weights.shape or losses.ndim != 1:
+                raise InputError(
+                    f"Losses must be one a row; got a tensor of shape {tuple(losses.shape)} for {self.batch_size} rows. "
+                    'Use the loss with reduction="none", and flatten it.'
+                )
+            losses = weights * losses
             self.seen.index_copy_(0, self.counter, weights[None].to(self.seen))
+        self.has_weights = weights is not None
+        objective = losses.sum() if self.settings.summed or losses.ndim == 0 else losses.mean()
         network = self.trial.method.networks[self.phase.learns]
         learns = [p for p in network.parameters() if p.requires_grad]
         for p, gradient in zip(learns, torch.autograd.grad(objective, learns, allow_unused=True), strict=True):
@@ -271,7 +286,7 @@ class Run:
             "loss": float(self.losses.mean()),
             "learning_rate": float(self.optimisers[name].param_groups[0]["lr"]),
         }
-        if name == "f":
+        if self.has_weights:
             entry |= weight_statistics(self.seen)
             trial.rows, trial.weights = self.rows.clone(), self.seen.clone()
         if trial.watch:
@@ -285,19 +300,26 @@ class Run:
         task, method = self.trial.task, self.trial.method
         return {
             "method": method.name,
+            "options": method.options,
             "phases": [[phase.name, phase.learns, phase.epochs] for phase in method.phases],
             "parameters": {
                 name: [[key, list(p.shape)] for key, p in network.state_dict().items()]
                 for name, network in method.networks.items()
             },
             "optimisers": {
-                name: [type(o).__name__, {k: v for k, v in o.defaults.items() if k != "capturable"}]
-                for name, o in self.optimisers.items()
+                name: [type(o).__name__, *map(_plain, o.param_groups)] for name, o in self.optimisers.items()
             },
-            "seed": self.trial.seed,
+            "row_losses": getattr(task.row_losses, "__qualname__", type(task.row_losses).__name__),
+            "seed": int(self.trial.seed),
             "batches": [self.batch_size, self.target_batch_size],
             "summed": self.settings.summed,
-            "schedule": [self.settings.schedule(epoch) for epoch in range(method.epochs)],
+            "schedules": {
+                name: [
+                    float(self.settings.schedule(epoch))
+                    for epoch in range(sum(phase.epochs for phase in method.phases if phase.learns == name))
+                ]
+                for name in self.optimisers
+            },
             "data": checkpoint.fingerprint(task.X, task.y, task.target_X, task.target_y),
         }
 
@@ -317,10 +339,18 @@ class Run:
         """As it was when `state` was taken."""
         for name, network in self.trial.method.networks.items():
             network.load_state_dict(state["networks"][name])
-            self.optimisers[name].load_state_dict(state["optimisers"][name])
+        for name, optimiser in self.optimisers.items():
+            optimiser.load_state_dict(state["optimisers"][name])
+        self._make_capturable()
         self.epochs_of = state["epochs_of"]
         self.trial.log[:] = state["log"]
         self.trial.rows, self.trial.weights = state["rows"], state["weights"]
+
+
+def _plain(group: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a group of parameters, as text or numbers."""
+    kept = {key: value for key, value in group.items() if key not in ("params", "capturable")}
+    return {key: value if isinstance(value, bool | int | float | None) else str(value) for key, value in kept.items()}
 
 
 def weight_statistics(weights: Tensor) -> dict[str, float]:
@@ -354,6 +384,9 @@ def accuracy(model: nn.Module, X: Tensor, y: Tensor) -> float:
 def _require_alike(runs: list[Run]) -> None:
     if not runs:
         raise ParameterError("There is nothing to train: give at least one Trial.")
+    networks = [id(network) for run in runs for network in run.trial.method.networks.values()]
+    if len(set(networks)) < len(networks):
+        raise ParameterError("Two trials have the same network; each needs one of its own, such as a copy.deepcopy.")
     shapes = {(tuple(p.epochs for p in run.trial.method.phases), run.n_steps, run.device) for run in runs}
     if len(shapes) > 1:
         raise ParameterError(

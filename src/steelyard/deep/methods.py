@@ -9,8 +9,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from steelyard.check import check_range
+from steelyard.check import check_count, check_range
 from steelyard.deep import onestep, steps
+from steelyard.deep.checkpoint import fingerprint
 from steelyard.deep.dynamic import DynamicWeights
 from steelyard.deep.plan import Begin, Method, Networks, Phase, Step, Task
 from steelyard.deep.reweight import mean_one
@@ -47,12 +48,13 @@ def baseline(name: str, model: nn.Module, epochs: int) -> Method:
     """Uniform and random weights, the clean rows alone, or learning to reweight."""
     if name not in BASELINES:
         raise ParameterError(f"There are {tuple(BASELINES)}; got {name!r}.")
-    return Method(name, {"f": model}, [Phase(name, "f", epochs, BASELINES[name])])
+    return Method(name, {"f": model}, [Phase(name, "f", check_count("epochs", epochs), BASELINES[name])])
 
 
 def known_weights(model: nn.Module, weights: Tensor, epochs: int) -> Method:
     """Weights of the source rows that were found elsewhere, or are known because the shift was made."""
-    return Method("known", {"f": model}, [Phase("known", "f", epochs, partial(steps.known, weights=weights))])
+    phase = Phase("known", "f", check_count("epochs", epochs), partial(steps.known, weights=weights))
+    return Method("known", {"f": model}, [phase], {"weights": fingerprint(torch.as_tensor(weights))})
 
 
 def importance_weighting(
@@ -76,6 +78,7 @@ def importance_weighting(
         IW matches the inputs themselves, class by class, once. SIW matches once by a pretrained network, DIW1 in each
         step by that network, DIW2 in each step by the network that learns; DIW3 is DIW2 after pretraining it.
     transform, preset : see `DynamicWeights`
+        The preset is that of the weights; for losses summed as the authors do, train with ``Settings(summed=True)``.
     pretrain : int, default=10
         Unweighted epochs of the extractor, where the variant has one that is pretrained.
     warm_up : int, default=0
@@ -83,7 +86,10 @@ def importance_weighting(
     """
     if variant not in VARIANTS:
         raise ParameterError(f"variant must be one of {tuple(VARIANTS)}; got {variant!r}.")
-    check_range("epochs", epochs, 1)
+    check_count("epochs", epochs)
+    check_count("pretrain", pretrain, 0)
+    if check_count("warm_up", warm_up, 0) >= epochs:
+        raise ParameterError(f"warm_up must leave epochs with weights; got {warm_up} of {epochs}.")
     what = VARIANTS[variant]
     networks: Networks = {"f": model}
     phases = []
@@ -107,7 +113,7 @@ def importance_weighting(
 
     phases.append(Phase(variant, "f", epochs - warm_up, begin))
     name = variant if variant == "IW" else f"{variant}-{'L' if transform == 'loss' else 'F'}"
-    return Method(name, networks, phases)
+    return Method(name, networks, phases, {"preset": preset})
 
 
 def match_once(task: Task, weigher: DynamicWeights, extractor: nn.Module | None) -> Tensor:
@@ -126,7 +132,7 @@ def match_once(task: Task, weigher: DynamicWeights, extractor: nn.Module | None)
         with steps.evaluating(extractor), torch.no_grad():
             if weigher.transform == "loss":
                 return task.row_losses(extractor(X), y)
-            return steps.halves(extractor)[0](X)
+            return steps.halves(extractor, X[:8])[0](X)
 
     for rows in parts:
         goal = torch.randperm(len(goal_labels), generator=shuffle)[:ROWS_AT_ONCE].to(device)
@@ -150,11 +156,15 @@ def one_step(
 
     `g` has one output; its ``freeze_convolutions``, where it has that, is called after pretraining.
     """
-    check_range("rounds", rounds, 1)
+    check_count("rounds", rounds)
     by_g = partial(onestep.lower_bound_by_g, loss_bound=loss_bound)
-    in_turn = [Phase("g", "g", g_epochs, by_g), Phase("f", "f", f_epochs, onestep.weighted_by_g)]
-    phases = [Phase("discriminate", "g", pretrain, onestep.discriminate), *(in_turn * rounds)]
-    return Method("one-step", {"f": f, "g": g}, phases)
+    in_turn = [
+        Phase("g", "g", check_count("g_epochs", g_epochs, 0), by_g),
+        Phase("f", "f", check_count("f_epochs", f_epochs), onestep.weighted_by_g),
+    ]
+    pretraining = Phase("discriminate", "g", check_count("pretrain", pretrain, 0), onestep.discriminate)
+    phases = [pretraining, *(in_turn * rounds)]
+    return Method("one-step", {"f": f, "g": g}, phases, {"loss_bound": loss_bound})
 
 
 def flattened(f: nn.Module, g: nn.Module, epochs: int, *, flattening: float = 0.5, pretrain: int = 10) -> Method:
@@ -165,7 +175,7 @@ def flattened(f: nn.Module, g: nn.Module, epochs: int, *, flattening: float = 0.
         ratio = onestep.source_ratio(networks, task)
         return steps.known(networks, task, mean_one(ratio**flattening))
 
-    return _two_step("EIWERM", f, g, epochs, pretrain, begin)
+    return _two_step("EIWERM", f, g, epochs, pretrain, begin, {"flattening": flattening})
 
 
 def relative(f: nn.Module, g: nn.Module, epochs: int, *, eta: float = 0.5, pretrain: int = 10) -> Method:
@@ -175,15 +185,17 @@ def relative(f: nn.Module, g: nn.Module, epochs: int, *, eta: float = 0.5, pretr
     def begin(networks: Networks, task: Task) -> Step:
         return steps.known(networks, task, onestep.source_ratio(networks, task, eta))
 
-    return _two_step("RIWERM", f, g, epochs, pretrain, begin)
+    return _two_step("RIWERM", f, g, epochs, pretrain, begin, {"eta": eta})
 
 
-def _two_step(name: str, f: nn.Module, g: nn.Module, epochs: int, pretrain: int, begin: Begin) -> Method:
+def _two_step(
+    name: str, f: nn.Module, g: nn.Module, epochs: int, pretrain: int, begin: Begin, options: dict[str, float]
+) -> Method:
     phases = [
-        Phase("discriminate", "g", pretrain, onestep.discriminate),
-        Phase(name, "f", epochs, begin),
+        Phase("discriminate", "g", check_count("pretrain", pretrain, 0), onestep.discriminate),
+        Phase(name, "f", check_count("epochs", epochs), begin),
     ]
-    return Method(name, {"f": f, "g": g}, phases)
+    return Method(name, {"f": f, "g": g}, phases, options)
 
 
 def _uniform_extractor(networks: Networks, task: Task) -> Step:

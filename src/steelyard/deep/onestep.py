@@ -12,6 +12,7 @@ from torch import Tensor
 from steelyard.deep.plan import Batch, Networks, Step, Task
 from steelyard.deep.reweight import mean_one
 from steelyard.deep.steps import evaluating
+from steelyard.errors import InputError
 
 
 def upper_bound(weights: Tensor, losses: Tensor, target_weights: Tensor, loss_bound: float = 1.0) -> Tensor:
@@ -25,6 +26,10 @@ def upper_bound(weights: Tensor, losses: Tensor, target_weights: Tensor, loss_bo
 def discriminate(networks: Networks, task: Task) -> Step:
     """g learns to tell target rows from source rows, by logistic loss."""
     g = networks["g"]
+    with evaluating(g), torch.no_grad():
+        shape = tuple(g(task.X[:2]).shape)
+    if shape != (len(task.X[:2]), 1):
+        raise InputError(f"g must have one output a row; {len(task.X[:2])} rows gave a tensor of shape {shape}.")
 
     def step(batch: Batch) -> tuple[Tensor, None]:
         here, there = g(batch.X)[:, 0], g(batch.target_X)[:, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -100,7 +101,7 @@ class Batch:
 
 
 Networks = dict[str, nn.Module]
-# One loss a row and the weights of the rows; or a whole objective, without weights.
+# One loss a row, and the weights of the rows of the source; None where these have none, or for a whole objective.
 Step = Callable[[Batch], tuple[Tensor, Tensor | None]]
 Begin = Callable[[Networks, Task], Step]
 
@@ -125,7 +126,8 @@ class Method:
 
     name: str
     networks: Networks
-    phases: list[Phase] = field(default_factory=list)
+    phases: list[Phase]
+    options: dict[str, Any] = field(default_factory=dict)  # what else a checkpoint must agree with
 
     @property
     def epochs(self) -> int:

@@ -45,10 +45,9 @@ def clean_only(networks: Networks, task: Task) -> Step:
     model = networks["f"]
     task.target_labels()
 
-    def step(batch: Batch) -> tuple[Tensor, Tensor]:
+    def step(batch: Batch) -> tuple[Tensor, None]:
         assert batch.target_y is not None
-        losses = task.row_losses(model(batch.target_X), batch.target_y)
-        return losses, torch.ones_like(losses)
+        return task.row_losses(model(batch.target_X), batch.target_y), None
 
     return step
 
@@ -56,11 +55,12 @@ def clean_only(networks: Networks, task: Task) -> Step:
 def known(networks: Networks, task: Task, weights: Tensor) -> Step:
     """Weights that stay, one for each source row."""
     model = networks["f"]
+    weights = torch.as_tensor(weights).detach()
     if weights.shape != task.y.shape:
         raise WeightError(f"{len(task.y)} rows need {len(task.y)} weights; got {tuple(weights.shape)}.")
     if not bool((torch.isfinite(weights) & (weights >= 0)).all()) or not bool((weights > 0).any()):
         raise WeightError("Weights must be finite, none negative and not all zero.")
-    weights = weights.to(task.X)
+    weights = weights.to(task.X.device, torch.float32)
 
     def step(batch: Batch) -> tuple[Tensor, Tensor]:
         return task.row_losses(model(batch.X), batch.y), weights.index_select(0, batch.rows)
@@ -90,7 +90,7 @@ def dynamic(networks: Networks, task: Task, weigher: DynamicWeights, extractor: 
     task.target_labels()
     by_loss = weigher.transform == "loss"
     shared = seen_by is model and not depends_on_mode(model, task.X[:8])
-    features, head = (None, None) if by_loss else halves(seen_by)
+    features, head = (None, None) if by_loss else halves(seen_by, task.X[:8])
 
     def view(X: Tensor, y: Tensor) -> Tensor:
         return task.row_losses(seen_by(X), y) if features is None else features(X)
@@ -130,14 +130,19 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def depends_on_mode(model: nn.Module, X: Tensor) -> bool:
     """Whether training and evaluation mode differ on these rows, as with dropout or batch-norm; nothing is changed."""
     devices = [X.device] if X.is_cuda else []
-    with torch.no_grad(), torch.random.fork_rng(devices=devices):
+
+    def learning(seed: int) -> Tensor:
+        torch.manual_seed(seed)
         copies: dict[str, Tensor] = {k: b.clone() for k, b in model.named_buffers()}
-        was = functional_call(model, dict(model.named_parameters()) | copies, (X,))
+        return functional_call(model, dict(model.named_parameters()) | copies, (X,))
+
+    with torch.no_grad(), torch.random.fork_rng(devices=devices):
+        one, two = learning(0), learning(1)
         with evaluating(model):
-            return not torch.equal(was, model(X))
+            return not (torch.equal(one, two) and torch.equal(one, model(X)))
 
 
-def halves(model: nn.Module) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
+def halves(model: nn.Module, X: Tensor) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
     """The functions of a network whose forward is head(features(x))."""
     features, head = getattr(model, "features", None), getattr(model, "head", None)
     if not (callable(features) and callable(head)):
@@ -145,4 +150,10 @@ def halves(model: nn.Module) -> tuple[Callable[[Tensor], Tensor], Callable[[Tens
             f'transform="features" needs a network whose forward is head(features(x)); {type(model).__name__} lacks '
             'features or head. Add them, or use transform="loss".'
         )
+    with evaluating(model), torch.no_grad():
+        if not torch.allclose(head(features(X)), model(X), rtol=1e-3, atol=1e-4):
+            raise InputError(
+                f"head(features(x)) and forward(x) of {type(model).__name__} differ, so its features are not what its "
+                'scores are made of. Make forward head(features(x)), or use transform="loss".'
+            )
     return features, head
