@@ -241,8 +241,8 @@ class Run:
         if weights is not None:
             if losses.shape != weights.shape or losses.ndim != 1:
                 raise InputError(
-                    f"Losses must be one a row; got a tensor of shape {tuple(losses.shape)} for {self.batch_size} rows. "
-                    'Use the loss with reduction="none", and flatten it.'
+                    f"Losses must be one a row; got a tensor of shape {tuple(losses.shape)} for {self.batch_size} "
+                    'rows. Use the loss with reduction="none", and flatten it.'
                 )
             losses = weights * losses
             self.seen.index_copy_(0, self.counter, weights[None].to(self.seen))
