@@ -226,10 +226,14 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder of the results. Cells that lie there are not computed again.")] = (
         Path("results")
     ),
-    trials: Annotated[int, typer.Option(min=1, help="How many trials.")] = 100,
+    trials: Annotated[int | None, typer.Option(min=1, help="How many trials; 100, or 5 of deep tables.")] = None,
     first_trial: Annotated[int, typer.Option(min=0, help="Number of the first trial; develop on 1000 and above.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random streams.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Cells at a time; all processors if not given.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Deep tables: stop after so many minutes; the same command goes on.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="Deep tables: cpu or cuda.")] = "cpu",
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="name=value, what the survey leaves open; may be given again.")
     ] = None,
@@ -246,11 +250,14 @@ def reproduce(
         reproduce_table(
             table,
             out,
-            range(first_trial, first_trial + trials),
+            trials,
+            first_trial,
             seed,
             jobs or os.cpu_count() or 1,
             settings or [],
             console,
+            device=device,
+            minutes=minutes,
         )
     except SteelyardError as error:
         Console(stderr=True).print(f"[bold red]Error:[/] {error}", highlight=False)

@@ -25,6 +25,16 @@ def test_sizes(net, shape, n_features, n_parameters):
     assert sum(p.numel() for p in net.parameters()) == n_parameters
 
 
+def test_a_hundred_classes():
+    """CIFAR-100, whose images are nowhere at hand: the network and a step on it."""
+    from steelyard.deep import Settings, Task, Trial, methods, train
+
+    X, y = torch.rand(120, 3, 32, 32), torch.arange(120) % 100
+    trial = Trial(methods.importance_weighting(ResNet32(100), 1), Task(X, y, X[:50], y[:50]))
+    train(trial, Settings(lambda parameters: torch.optim.Adam(parameters, lr=5e-4), batch_size=60))
+    assert trial.weights.shape == (2, 60)
+
+
 def test_frozen_convolutions_stay_and_the_rest_learns():
     net = FiveLayerCNN(n_outputs=1)
     net.freeze_convolutions()

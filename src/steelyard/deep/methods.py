@@ -51,10 +51,16 @@ def baseline(name: str, model: nn.Module, epochs: int) -> Method:
     return Method(name, {"f": model}, [Phase(name, "f", check_count("epochs", epochs), BASELINES[name])])
 
 
-def known_weights(model: nn.Module, weights: Tensor, epochs: int) -> Method:
-    """Weights of the source rows that were found elsewhere, or are known because the shift was made."""
-    phase = Phase("known", "f", check_count("epochs", epochs), partial(steps.known, weights=weights))
-    return Method("known", {"f": model}, [phase], {"weights": fingerprint(torch.as_tensor(weights))})
+def known_weights(model: nn.Module, weights: Tensor, epochs: int, *, normalised: bool = False) -> Method:
+    """Weights of the source rows that were found elsewhere, or are known because the shift was made.
+
+    `normalised`: to mean one in every batch, as the survey does to compare methods.
+    """
+    phase = Phase(
+        "known", "f", check_count("epochs", epochs), partial(steps.known, weights=weights, normalised=normalised)
+    )
+    options = {"weights": fingerprint(torch.as_tensor(weights)), "normalised": normalised}
+    return Method("known", {"f": model}, [phase], options)
 
 
 def importance_weighting(
@@ -109,7 +115,7 @@ def importance_weighting(
         if what.weights_change:
             return steps.dynamic(networks, task, weigher, seen_by)
         extractor = networks[seen_by] if what.extractor else None
-        return steps.known(networks, task, match_once(task, weigher, extractor))
+        return steps.known(networks, task, match_once(task, weigher, extractor), weigher.preset.normalised)
 
     phases.append(Phase(variant, "f", epochs - warm_up, begin))
     name = variant if variant == "IW" else f"{variant}-{'L' if transform == 'loss' else 'F'}"

@@ -52,8 +52,8 @@ def clean_only(networks: Networks, task: Task) -> Step:
     return step
 
 
-def known(networks: Networks, task: Task, weights: Tensor) -> Step:
-    """Weights that stay, one for each source row."""
+def known(networks: Networks, task: Task, weights: Tensor, normalised: bool = False) -> Step:
+    """Weights that stay, one for each source row; `normalised` to mean one in every batch, or as they are."""
     model = networks["f"]
     weights = torch.as_tensor(weights).detach()
     if weights.shape != task.y.shape:
@@ -63,7 +63,8 @@ def known(networks: Networks, task: Task, weights: Tensor) -> Step:
     weights = weights.to(task.X.device, torch.float32)
 
     def step(batch: Batch) -> tuple[Tensor, Tensor]:
-        return task.row_losses(model(batch.X), batch.y), weights.index_select(0, batch.rows)
+        chosen = weights.index_select(0, batch.rows)
+        return task.row_losses(model(batch.X), batch.y), mean_one(chosen) if normalised else chosen
 
     return step
 

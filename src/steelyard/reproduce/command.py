@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from steelyard.errors import ParameterError
 from steelyard.reproduce import EXPERIMENTS, LATER
+from steelyard.reproduce.deep_runner import run_deep
 from steelyard.reproduce.plan import Experiment, printed
 from steelyard.reproduce.report import environment, show, write
 from steelyard.reproduce.runner import run_missing
@@ -32,10 +34,25 @@ def list_tables(console: Console) -> None:
 
 
 def reproduce_table(
-    name: str, folder: Path, trials: range, seed: int, jobs: int, given: list[str], console: Console
+    name: str,
+    folder: Path,
+    n_trials: int | None,
+    first_trial: int,
+    seed: int,
+    jobs: int,
+    given: list[str],
+    console: Console,
+    *,
+    device: str = "cpu",
+    minutes: float | None = None,
 ) -> None:
-    """Compute the cells that are not in the folder yet, then show and write the table."""
+    """Compute the cells that are not in the folder yet, then show and write the table.
+
+    `device` and `minutes` are for the deep tables; their cells that are not there when the minutes are over are shown
+    as not run.
+    """
     experiment = _experiment(name)
+    trials = range(first_trial, first_trial + (n_trials or experiment.trials))
     settings = experiment.settled(dict(_pair(text) for text in given))
     with open_store(folder / f"{experiment.file}.sqlite", settings, seed) as store:
         cells = experiment.cells(settings, trials)
@@ -44,7 +61,12 @@ def reproduce_table(
         console.print(f"{len(cells)} cells, {len(cells) - len(missing)} stored, {len(missing)} to compute", style="dim")
         columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}")
         if missing:
-            store.note_environment(environment())
+            store.note_environment(environment(device if experiment.job is not None else None))
+        if experiment.job is not None and missing:
+            run_deep(
+                experiment, missing, settings, seed, store, folder, device=device, minutes=minutes, say=console.print
+            )
+            missing = []
         try:
             with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as progress:
                 task = progress.add_task(experiment.name, total=len(cells), completed=len(cells) - len(missing))
@@ -55,8 +77,11 @@ def reproduce_table(
             console.print("Stopped. What was computed is stored; the same command goes on from there.")
             raise
         stored, environments = store.outcomes(), store.environments()
-    outcomes = {cell: stored[cell] for cell in cells}
+    outcomes = {cell: stored[cell] for cell in cells if cell in stored}
+    if not outcomes:
+        return
     summary = summarise(experiment, settings, trials, outcomes, printed(f"{experiment.file}.csv"))
+    summary = replace(summary, folder=folder)
     for section in experiment.sections(summary):
         show(section, console)
     dates = [outcome.date for outcome in outcomes.values()]

@@ -17,13 +17,15 @@ GREY, RED, BLUE, ORANGE, GREEN = "#9aa5b1", "#d1495b", "#1d3557", "#e08e45", "#3
 COLORS = {"ERM": GREY, "EIWERM": ORANGE, "RIWERM": GREEN, "one-step": RED}
 
 
-def _figure(width: float, height: float) -> Any:
+def new_figure(width: float, height: float) -> Any:
+    """An empty picture, in inches."""
     from matplotlib.figure import Figure  # not pyplot: no global state, no screen
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _save(figure: Any, path: Path) -> Path:
+def save_figure(figure: Any, path: Path) -> Path:
+    """As PNG, without frames."""
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=130, metadata={"Software": None})
@@ -32,7 +34,7 @@ def _save(figure: Any, path: Path) -> Path:
 
 def draw_toy(summary: Summary, folder: Path, curves: Mapping[str, FloatArray]) -> list[Path]:
     """Table 1 as dots, and the survey's two figures with the fitted curves."""
-    figure = _figure(9, 5)
+    figure = new_figure(9, 5)
     axes = figure.subplots()
     rows = summary.of("toy")[::-1]
     for place, row in enumerate(rows):
@@ -48,13 +50,13 @@ def draw_toy(summary: Summary, folder: Path, curves: Mapping[str, FloatArray]) -
     axes.set(xlabel="mean squared error on the target (dotted: noise)", title="Table 1 (ticks: trials)")
     axes.legend(frameon=False, loc="lower right")
     return [
-        _save(figure, folder / "table1_toy.png"),
+        save_figure(figure, folder / "table1_toy.png"),
         _draw_problem(folder / "figure_toy.png", curves),
     ]
 
 
 def _draw_problem(path: Path, curves: Mapping[str, FloatArray]) -> Path:
-    figure = _figure(15, 4.4)
+    figure = new_figure(15, 4.4)
     loss, density, fits = figure.subplots(1, 3)
     u = np.linspace(-8, 8, 400)
     residual = u[None, :, None]
@@ -77,12 +79,12 @@ def _draw_problem(path: Path, curves: Mapping[str, FloatArray]) -> Path:
     fits.set(ylim=(-0.8, 1.4), xlabel="x (shaded: where the target is)", title="Fits of trial 0 (seed 0)")
     for axes in (loss, density, fits):
         axes.legend(frameon=False, fontsize=8)
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def draw_benchmark(summary: Summary, ratios: Mapping[str, Mapping[str, FloatArray]], folder: Path) -> list[Path]:
     """Table 2 as error over ERM's, with standard errors, beside the survey's."""
-    figure = _figure(11, 5)
+    figure = new_figure(11, 5)
     axes = figure.subplots()
     methods = [method for method in COLORS if method != "ERM"]
     for place, (name, errors) in enumerate(ratios.items()):
@@ -100,12 +102,12 @@ def draw_benchmark(summary: Summary, ratios: Mapping[str, Mapping[str, FloatArra
     axes.set_xticks(range(len(ratios)), list(ratios))
     axes.set(ylabel="error over ERM's (bars: one standard error)", title="Table 2: below 1 is better than ERM")
     axes.legend(frameon=False, ncols=4)
-    return [_save(figure, folder / "table2_benchmark.png")]
+    return [save_figure(figure, folder / "table2_benchmark.png")]
 
 
 def draw_changes(pairs: Mapping[str, tuple[FloatArray, FloatArray]], label: str, title: str, path: Path) -> list[Path]:
     """Change of the mean error from the second of a pair to the first, in each problem, with an interval."""
-    figure = _figure(9, 4)
+    figure = new_figure(9, 4)
     axes = figure.subplots()
     names = list(pairs)[::-1]
     for place, name in enumerate(names):
@@ -118,12 +120,12 @@ def draw_changes(pairs: Mapping[str, tuple[FloatArray, FloatArray]], label: str,
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(names)), names)
     axes.set(xlabel=label, title=title)
-    return [_save(figure, path)]
+    return [save_figure(figure, path)]
 
 
 def draw_rates(rates: list[tuple[str, float, int]], folder: Path) -> list[Path]:
     """Rates with their binomial intervals."""
-    figure = _figure(9, 0.32 * len(rates) + 1.2)
+    figure = new_figure(9, 0.32 * len(rates) + 1.2)
     axes = figure.subplots()
     for place, (_, rate, n) in enumerate(rates[::-1]):
         half = 1.96 * np.sqrt(max(rate * (1 - rate), 1e-4) / n)
@@ -132,4 +134,4 @@ def draw_rates(rates: list[tuple[str, float, int]], folder: Path) -> list[Path]:
         axes.axvline(level, color=RED, linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(rates)), [name for name, _, _ in rates[::-1]])
     axes.set(xlim=(-0.02, 1.02), xlabel="how often (bars: 95 %; dotted: 0.05 and 0.95)", title="Calibration")
-    return [_save(figure, folder / "calibration.png")]
+    return [save_figure(figure, folder / "calibration.png")]

@@ -45,11 +45,15 @@ class Experiment:
     settings: Mapping[str, Setting]
     data: Callable[[Settings], list[str]]  # the data sets, variants included
     methods: Callable[[str], list[str]]  # those of a data set
-    compute: Callable[[Cell, Settings, int], float]  # the error of a cell
+    compute: Callable[[Cell, Settings, int], float] | None  # the error of a cell; None for those that train together
     sections: Callable[[Any], list[Any]]  # the tables to print, from a `Summary`
     figures: Callable[[Any, Path], list[Path]]  # pictures beside the plot of the table
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda settings: settings  # reads what settings point to
     controls: frozenset[str] = frozenset()  # methods that are shown but do not compete for best
+    trials: int = 100
+    # Deep tables: what trains the trials of a method on a data set side by side, and which groups come first.
+    job: Callable[[str, str, list[int], Settings, int, str], Any] | None = None
+    urgency: Callable[[str, str], int] = lambda data, method: 0
 
     def cells(self, settings: Settings, trials: range) -> list[Cell]:
         """Every cell, trial by trial, so that an unfinished run has whole trials."""

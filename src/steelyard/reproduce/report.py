@@ -100,10 +100,16 @@ def _write_csv(rows: Sequence[Row], path: Path) -> None:
             writer.writerow([row.data, row.method, *ours, *marks, *theirs])
 
 
-def environment() -> dict[str, Any]:
-    """What this process computes with."""
-    return {
+def environment(device: str | None = None) -> dict[str, Any]:
+    """What this process computes with; `device` where it trains networks."""
+    found: dict[str, Any] = {
         "versions": {"steelyard": __version__, **{name: version(name) for name in PACKAGES}},
         "python": platform.python_version(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
     }
+    if device is not None:
+        import torch
+
+        found["versions"]["torch"] = torch.__version__
+        found["device"] = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    return found

@@ -67,7 +67,9 @@ def compute(name: str, cell: Cell, settings: Settings, seed: int) -> Outcome:
     try:
         with one_blas_thread(), warnings.catch_warnings():
             warnings.simplefilter("ignore", SteelyardWarning)  # rough weights are part of the tables
-            error = EXPERIMENTS[name].compute(cell, settings, seed)
+            found = EXPERIMENTS[name].compute
+            assert found is not None
+            error = found(cell, settings, seed)
     except Exception as problem:
         raise CellError(f"{name}, {cell.data}, {cell.method}, trial {cell.trial}: {problem}") from problem
     if not np.isfinite(error):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from scipy.stats import ttest_rel
@@ -38,6 +39,7 @@ class Summary:
     rows: list[Row]
     errors: dict[tuple[str, str], FloatArray]  # per trial
     settings: Settings
+    folder: Path = Path()  # where groups of trials left more than their errors
 
     def row(self, data: str, method: str) -> Row:
         """The row of a method on a data set."""
@@ -75,10 +77,12 @@ def summarise(
     outcomes: Mapping[Cell, Outcome],
     paper: Mapping[tuple[str, str], Printed],
 ) -> Summary:
-    """Rows of every data set and method."""
+    """Rows of every data set and method that was run."""
     rows, errors, controls = [], {}, experiment.controls
     for data in experiment.data(settings):
-        methods = experiment.methods(data)
+        methods = [m for m in experiment.methods(data) if all(Cell(data, m, t) in outcomes for t in trials)]
+        if not set(methods) - controls:
+            continue
         values = {m: np.array([outcomes[Cell(data, m, t)].error for t in trials]) for m in methods}
         seconds = {m: np.mean([outcomes[Cell(data, m, t)].seconds for t in trials]) for m in methods}
         marks = best_and_comparable({m: v for m, v in values.items() if m not in controls})

@@ -1,0 +1,123 @@
+"""The deep tables, tiny and on made-up images: in slices, rebuilt without training, with cells that were not run."""
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
+
+from steelyard.data.images import Images  # noqa: E402
+from steelyard.errors import ParameterError  # noqa: E402
+from steelyard.reproduce import class_prior, label_noise  # noqa: E402
+from steelyard.reproduce.command import reproduce_table  # noqa: E402
+from steelyard.reproduce.deep_runner import kept  # noqa: E402
+from steelyard.reproduce.plan import printed  # noqa: E402
+
+TINY = {
+    "label-noise": ["epochs=2", "rate=0.01", "rows=256", "clean_rows=60", "test_rows=50", "pretrain=1"],
+    "class-prior": ["epochs=2", "rate=0.01", "majority=60", "clean_per_class=1", "test_rows=50"],
+}
+
+
+@pytest.fixture(autouse=True)
+def made_up_images(monkeypatch):
+    """Every class is a bright square at a place of its own."""
+
+    def load(name, part):
+        rng = np.random.default_rng(len(part))
+        y = np.tile(np.arange(10, dtype=np.uint8), 70)
+        size, channels = (28, 1) if name == "fashion_mnist" else (32, 3)
+        X = rng.integers(0, 60, (700, channels, size, size)).astype(np.uint8)
+        for c in range(10):
+            X[y == c, :, 5 * (c // 5) + 6 : 5 * (c // 5) + 11, 5 * (c % 5) : 5 * (c % 5) + 5] += 150
+        return Images(X, y)
+
+    for module in (label_noise, class_prior):
+        monkeypatch.setattr(module, "load_images", load)
+    monkeypatch.setattr(label_noise, "NOISES", ("symmetric 0.4",))
+    monkeypatch.setattr(label_noise, "IMAGES", {"Fashion-MNIST": "fashion_mnist"})
+
+
+def run(name, folder, minutes=None, given=()):
+    console = Console(record=True, width=200, file=io.StringIO())
+    reproduce_table(name, folder, 2, 1000, 0, 1, [*TINY[name], *given], console, minutes=minutes)
+    return console.export_text()
+
+
+def test_label_noise_whole_and_rebuilt(tmp_path):
+    text = run("label-noise", tmp_path)
+    assert "not run" not in text
+    for method in label_noise.METHODS:
+        arrays = kept(tmp_path, label_noise.EXPERIMENT, "Fashion-MNIST, symmetric 0.4", method)
+        assert arrays["curves"].shape == (2, 3 if "SIW" in method or "DIW1" in method or "DIW3" in method else 2, 4)
+        assert np.isfinite(arrays["curves"]).all()
+        assert arrays["embedded"].shape == (50, 2)
+        weights = arrays["weights"].astype(float)
+        assert np.isnan(weights).all() == (method == "Clean")
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "table6_label_noise_cells").iterdir()}
+    again = run("label-noise", tmp_path)
+    assert "0 to compute" in again
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "table6_label_noise_cells").iterdir()} == files
+    page = (tmp_path / "table6_label_noise.md").read_text()
+    assert "88.29 (0.18)" in page
+    for picture in ("curves", "weights", "embeddings", "denoising"):
+        assert (tmp_path / f"label_noise_{picture}.png").stat().st_size > 5000
+
+
+def test_class_prior_in_slices_is_the_whole(tmp_path):
+    """Stopped after every epoch and started again, the numbers are those of one run."""
+    whole, slices = tmp_path / "whole", tmp_path / "slices"
+    text = run("class-prior", whole)
+    assert "not run" not in text
+    first = run("class-prior", slices, minutes=0)
+    assert "0 stored, 28 to compute" in first
+    calls = 1
+    while " 0 to compute" not in run("class-prior", slices, minutes=0):
+        calls += 1
+        assert calls < 40
+    assert calls >= 28  # one epoch a call
+    for data in class_prior.RATIOS:
+        for method in class_prior.METHODS:
+            one, other = (kept(folder, class_prior.EXPERIMENT, data, method) for folder in (whole, slices))
+            for key in one:
+                np.testing.assert_array_equal(one[key], other[key])
+    assert not list((slices / "table4_class_prior_cells").glob("*.pt"))
+    page = (slices / "table4_class_prior.md").read_text()
+    assert "84.02 (1.82)" in page
+    assert "w ≡ 1" in page
+
+
+def test_cells_that_were_not_run_are_named(tmp_path):
+    for _ in range(4):  # two epochs of each of two methods
+        text = run("label-noise", tmp_path, minutes=0)
+        assert "goes on from there" in text
+    page = (tmp_path / "table6_label_noise.md").read_text()
+    assert page.count("not run") == len(label_noise.METHODS) - 2
+
+
+def test_truth_is_the_survey_s_formula_and_ones_the_reference(tmp_path):
+    """1 − μ + μ/ρ for majority rows, μ + ρ − μρ for minority rows, and w ≡ 1 is |w* − 1| away on average."""
+    from steelyard.data import class_prior_shift
+
+    for rho, far in ((100, 0.396), (200, 0.398)):
+        y = np.repeat(np.arange(10), 4000)
+        rows, truth = class_prior_shift(y, ratio=rho, random_state=0)
+        values = sorted(set(np.round(truth, 6)))
+        assert values == pytest.approx([1 - 0.2 + 0.2 / rho, 0.2 + rho - 0.2 * rho], rel=1e-6)
+        assert np.abs(truth - 1).mean() == pytest.approx(far, abs=0.003)
+        assert len(rows) == 8 * 4000 + 2 * 4000 // rho
+
+
+def test_printed_numbers():
+    assert printed("table6_label_noise.csv")["Fashion-MNIST, symmetric 0.4", "DIW2-L"].mean == pytest.approx(
+        100 - 88.29
+    )
+    assert printed("table4_class_prior.csv")["ρ = 200", "DIW"].mean == pytest.approx(100 - 81.37)
+    assert printed("table5_class_prior_weights.csv")["ρ = 100, RMSE", "IW"].mean == 10.19
+
+
+def test_a_setting_that_is_not_there(tmp_path):
+    with pytest.raises(ParameterError, match="has no setting 'momentum'"):
+        run("class-prior", tmp_path, given=["momentum=1"])
