@@ -2,4 +2,9 @@
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("torch") else ["src/steelyard/deep/*"]
+OPTIONAL = {
+    "torch": "src/steelyard/deep/*",
+    "numba": "src/steelyard/deep/line.py",
+    "triton": "src/steelyard/deep/kernel.py",
+}
+collect_ignore_glob = [files for package, files in OPTIONAL.items() if find_spec(package) is None]
