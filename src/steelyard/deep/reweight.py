@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.func import functional_call
 
 from steelyard.deep.plan import RowLosses
@@ -20,17 +21,16 @@ def learnt_weights(
 
     At ε = 0 the virtual step goes nowhere, so the derivative is the product of two gradients at θ itself,
     ∇L_validation · ∇ℓ_i: no copy of the model is moved, and the optimiser of the real step may be any. All products
-    come from one pass over the graph of Σ ε_i ∇ℓ_i. Buffers, such as the running means of batch-norm, are left as they
-    are. Where no row would help, every weight is zero.
+    come from one pass forward, as the change of every ℓ_i along ∇L_validation. Buffers, such as the running means of
+    batch-norm, are left as they are. Where no row would help, every weight is zero.
     """
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    values = list(parameters.values())
-    if not values:
+    if not parameters:
         raise InputError("Every parameter of the model is frozen: there is nothing to learn.")
 
-    def losses_of(rows: tuple[Tensor, Tensor]) -> Tensor:
-        buffers = {name: b.clone() for name, b in model.named_buffers()}
-        found = row_losses(functional_call(model, (dict(model.named_parameters()), buffers), (rows[0],)), rows[1])
+    def losses_of(values: dict[str, Tensor], rows: tuple[Tensor, Tensor]) -> Tensor:
+        copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        found = row_losses(functional_call(model, copies | values, (rows[0],)), rows[1])
         if found.ndim != 1:
             raise InputError(
                 f"Losses must be one a row; got a tensor of shape {tuple(found.shape)}. Use the loss with "
@@ -39,13 +39,14 @@ def learnt_weights(
         return found
 
     with torch.enable_grad():
-        toward = torch.autograd.grad(losses_of(validation).mean(), values, allow_unused=True)
-        losses = losses_of(train)
-        epsilon = torch.zeros_like(losses, requires_grad=True)
-        steps = torch.autograd.grad((epsilon * losses).sum(), values, create_graph=True, allow_unused=True)
-        pairs = [(s, t) for s, t in zip(steps, toward, strict=True) if s is not None and t is not None]
-        (gain,) = torch.autograd.grad(torch.stack([(s * t).sum() for s, t in pairs]).sum(), epsilon)
-    return mean_one(gain.detach().clamp(min=0))
+        loss = losses_of({}, validation).mean()
+        toward = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True, materialize_grads=True)
+    with torch.no_grad(), forward_ad.dual_level():
+        make, take = forward_ad.make_dual, forward_ad.unpack_dual
+        pairs = zip(parameters.items(), toward, strict=True)
+        along = {name: make(p.detach(), t) for (name, p), t in pairs}  # type: ignore[no-untyped-call]
+        gain = take(losses_of(along, train)).tangent  # type: ignore[no-untyped-call]
+    return mean_one(gain.clamp(min=0))
 
 
 def mean_one(weights: Tensor) -> Tensor:
