@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from steelyard.arrays import FloatArray
-from steelyard.data import class_prior_shift, load_images
+from steelyard.data import Images, class_prior_shift, load_images
 from steelyard.reproduce.deep_drawing import draw_curves
-from steelyard.reproduce.deep_runner import Arrays, Job, curves, kept, row_weights
+from steelyard.reproduce.deep_runner import Arrays, Job, classes, curves, kept, pixels, row_weights
 from steelyard.reproduce.plan import Experiment, Setting, Settings, printed, stream
 from steelyard.reproduce.report import Entry, Section
 from steelyard.reproduce.summary import Summary, best_and_comparable
@@ -33,7 +33,11 @@ def job(data: str, method: str, trials: list[int], settings: Settings, seed: int
 
     from steelyard.deep import Settings as Training
 
-    made = [_trial(data, method, trial, settings, seed, device) for trial in trials]
+    source, held_out = (load_images("fashion_mnist", part) for part in ("train", "test"))
+    made = [
+        _trial(source, held_out, stream(seed, "class-prior", data, trial), data, method, trial, settings, device)
+        for trial in trials
+    ]
     training = Training(
         lambda parameters: torch.optim.SGD(parameters, lr=settings["rate"], weight_decay=1e-4),
         schedule=lambda epoch: 0.1 ** (epoch // max(1, settings["epochs"] // 4)),
@@ -43,28 +47,29 @@ def job(data: str, method: str, trials: list[int], settings: Settings, seed: int
     return Job([trial for trial, _ in made], training, lambda trained: _keep(trained, [truth for _, truth in made]))
 
 
-def _trial(data: str, method: str, number: int, settings: Settings, seed: int, device: str) -> tuple[Trial, FloatArray]:
+def _trial(
+    source: Images,
+    held_out: Images,
+    rng: np.random.Generator,  # the same for every method
+    data: str,
+    method: str,
+    number: int,
+    settings: Settings,
+    device: str,
+) -> tuple[Trial, FloatArray]:
+    """A draw of the rows, a network, and the true weights."""
     import torch
 
     from steelyard.deep import Task, Trial
     from steelyard.deep.nets import LeNet5
 
-    rng = stream(seed, "class-prior", data, number)  # the same draw for every method
-    source, held_out = (load_images("fashion_mnist", part) for part in ("train", "test"))
     every = source.y.astype(np.int64)
     rows, truth = class_prior_shift(every, ratio=RATIOS[data], largest=settings["majority"], random_state=rng)
     y = every[rows]
     clean = np.concatenate([np.flatnonzero(y == c)[: settings["clean_per_class"]] for c in range(10)])
-
-    def pixels(chosen: Any) -> torch.Tensor:
-        return (torch.tensor(chosen).float() / 255).to(device)
-
-    def labels(chosen: Any) -> torch.Tensor:
-        return torch.tensor(np.asarray(chosen)).long().to(device)
-
-    inputs, given = pixels(source.X[rows]), labels(y)
+    inputs, given = pixels(source.X[rows], device), classes(y, device)
     tested = slice(0, settings["test_rows"] or len(held_out.y))
-    watch = {"test": (pixels(held_out.X[tested]), labels(held_out.y[tested]))}
+    watch = {"test": (pixels(held_out.X[tested], device), classes(held_out.y[tested], device))}
     torch.manual_seed(int(rng.integers(2**31)))
     model = LeNet5().to(device)
     task = Task(inputs, given, inputs[clean], given[clean])

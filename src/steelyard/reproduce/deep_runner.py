@@ -15,6 +15,8 @@ from steelyard.reproduce.plan import Cell, Experiment, Settings
 from steelyard.reproduce.store import CellStore, Outcome
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from steelyard.deep import Settings as Training
     from steelyard.deep import Trial
 
@@ -78,6 +80,20 @@ def _groups(experiment: Experiment, missing: list[Cell], settings: Settings) -> 
     wanted = {(cell.data, cell.method) for cell in missing}
     order = [(data, method) for data in experiment.data(settings) for method in experiment.methods(data)]
     return sorted((pair for pair in order if pair in wanted), key=lambda pair: experiment.urgency(*pair))
+
+
+def pixels(images: Any, device: str) -> Tensor:
+    """Images as numbers from 0 to 1, on the device."""
+    import torch
+
+    return (torch.tensor(images).float() / 255).to(device)
+
+
+def classes(labels: Any, device: str) -> Tensor:
+    """Class numbers, on the device."""
+    import torch
+
+    return torch.tensor(np.asarray(labels)).long().to(device)
 
 
 def curves(trials: list[Trial]) -> FloatArray:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steelyard.data import label_noise, load_images
+from steelyard.data import Images, label_noise, load_images
 from steelyard.reproduce.deep_drawing import draw_curves, draw_denoising, draw_embeddings, draw_weights
-from steelyard.reproduce.deep_runner import Arrays, Job, curves, row_weights
+from steelyard.reproduce.deep_runner import Arrays, Job, classes, curves, pixels, row_weights
 from steelyard.reproduce.plan import Experiment, Setting, Settings, printed, stream
 from steelyard.reproduce.report import Entry, Section
 from steelyard.reproduce.summary import Summary
@@ -31,20 +31,30 @@ WATCHED_ROWS, EMBEDDED_ROWS = 2000, 1000
 def job(data: str, method: str, trials: list[int], settings: Settings, seed: int, device: str) -> Job:
     """The trials of a method on one data set with one noise."""
     images, noise = data.split(", ")
-    made = [_trial(images, noise, method, trial, settings, seed, device) for trial in trials]
+    source, held_out = (load_images(IMAGES[images], part) for part in ("train", "test"))
+    made = [
+        _trial(source, held_out, stream(seed, "label-noise", data, trial), noise, method, trial, settings, device)
+        for trial in trials
+    ]
     return Job([trial for trial, _ in made], _training(images, settings), lambda trained: _keep(trained, made[0][1]))
 
 
 def _trial(
-    images: str, noise: str, method: str, number: int, settings: Settings, seed: int, device: str
+    source: Images,
+    held_out: Images,
+    rng: np.random.Generator,  # the same for every method
+    noise: str,
+    method: str,
+    number: int,
+    settings: Settings,
+    device: str,
 ) -> tuple[Trial, Arrays]:
+    """A draw of the noise and of the clean rows, a network, and what it is watched on."""
     import torch
 
     from steelyard.deep import Task, Trial
     from steelyard.deep.nets import LeNet5, ResNet32
 
-    rng = stream(seed, "label-noise", images, noise, number)  # the same draw for every method
-    source, held_out = (load_images(IMAGES[images], part) for part in ("train", "test"))
     rows = rng.permutation(len(source.y))[: settings["rows"] or len(source.y)]
     X, true = source.X[rows], source.y[rows].astype(np.int64)
     kind, rate = noise.split()
@@ -54,23 +64,16 @@ def _trial(
     wrong = given != true
     intact = rng.permutation(np.setdiff1d(np.flatnonzero(~wrong), clean))[:WATCHED_ROWS]
     mislabelled = rng.permutation(np.flatnonzero(wrong))[:WATCHED_ROWS]
-
-    def pixels(chosen: Any) -> torch.Tensor:
-        return (torch.tensor(chosen).float() / 255).to(device)
-
-    def labels(chosen: Any) -> torch.Tensor:
-        return torch.tensor(np.asarray(chosen)).long().to(device)
-
-    inputs, y = pixels(X), labels(given)
+    inputs, y = pixels(X, device), classes(given, device)
     tested = slice(0, settings["test_rows"] or len(held_out.y))
     watch = {
-        "test": (pixels(held_out.X[tested]), labels(held_out.y[tested])),
+        "test": (pixels(held_out.X[tested], device), classes(held_out.y[tested], device)),
         "intact": (inputs[intact], y[intact]),
         "mislabelled, given label": (inputs[mislabelled], y[mislabelled]),
-        "mislabelled, true label": (inputs[mislabelled], labels(true[mislabelled])),
+        "mislabelled, true label": (inputs[mislabelled], classes(true[mislabelled], device)),
     }
     torch.manual_seed(int(rng.integers(2**31)))
-    model = (LeNet5() if images == "Fashion-MNIST" else ResNet32()).to(device)
+    model = (LeNet5() if X.shape[1] == 1 else ResNet32()).to(device)
     task = Task(inputs, y, inputs[clean], y[clean])
     known = {"wrong": wrong, "clean": clean, "test_labels": held_out.y[tested][:EMBEDDED_ROWS]}
     return Trial(_method(method, model, settings), task, seed=number, watch=watch), known
