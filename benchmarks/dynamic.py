@@ -258,34 +258,32 @@ def steps_on_cpu(report: Report, task: Task, repeats: int) -> None:
     report.table(["step", "ms", "times plain + validation forward"], rows)
 
 
-def replays(runs: list[Run], repeats: int) -> float:
-    """Seconds of one captured step of these runs side by side."""
-    captured = Captured([run.step for run in runs])
+def on_the_card(go: Callable[[], Any], repeats: int, before: Callable[[], Any] = lambda: None) -> float:
+    """Seconds of one call, from many that are only waited for at the end."""
     for _ in range(10):
-        captured.replay()
+        go()
     found = []
     for _ in range(5):
-        for run in runs:
-            run.counter.zero_()
+        before()
         torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(repeats):
-            captured.replay()
-        torch.cuda.synchronize()
-        found.append((time.perf_counter() - start) / repeats)
+        found.append(seconds(partial(_many, go, repeats)) / repeats)
     return float(np.median(found))
 
 
-def eager(run: Run, repeats: int) -> float:
-    for _ in range(3):
-        run.step()
-    run.counter.zero_()
-    torch.cuda.synchronize()
-    start = time.perf_counter()
+def _many(go: Callable[[], Any], repeats: int) -> None:
     for _ in range(repeats):
-        run.step()
+        go()
     torch.cuda.synchronize()
-    return (time.perf_counter() - start) / repeats
+
+
+def replays(runs: list[Run], repeats: int) -> float:
+    """Seconds of one captured step of these runs side by side."""
+    captured = Captured([run.step for run in runs])
+    return on_the_card(captured.replay, repeats, lambda: [run.counter.zero_() for run in runs])
+
+
+def eager(run: Run, repeats: int) -> float:
+    return on_the_card(run.step, repeats, run.counter.zero_)
 
 
 def steps_on_gpu(report: Report, task: Task) -> None:
@@ -330,15 +328,7 @@ def weights_alone(transform: str, preset: str) -> float:
         parts = [rng.normal(size=(BATCH, 64)) for _ in range(2)]
         inputs = [torch.tensor(part, device="cuda", dtype=torch.float32) for part in parts]
         inputs += [torch.arange(BATCH, device="cuda") % 10] * 2
-    captured = Captured([lambda: dynamic(*inputs)])
-    for _ in range(10):
-        captured.replay()
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(200):
-        captured.replay()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - start) / 200
+    return on_the_card(Captured([lambda: dynamic(*inputs)]).replay, 200)
 
 
 def as_the_authors_train(report: Report, epochs: int, seeds: list[int], device: str) -> None:

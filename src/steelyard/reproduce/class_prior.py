@@ -11,6 +11,7 @@ from steelyard.arrays import FloatArray
 from steelyard.data import Images, class_prior_shift, load_images
 from steelyard.reproduce.deep_drawing import draw_curves
 from steelyard.reproduce.deep_runner import Arrays, Job, classes, curves, kept, pixels, row_weights
+from steelyard.reproduce.deep_table import BASELINES, accuracies, lenet_training
 from steelyard.reproduce.plan import Experiment, Setting, Settings, printed, stream
 from steelyard.reproduce.report import Entry, Section
 from steelyard.reproduce.summary import Summary, best_and_comparable
@@ -29,21 +30,12 @@ ONES = "w ≡ 1"
 
 def job(data: str, method: str, trials: list[int], settings: Settings, seed: int, device: str) -> Job:
     """The trials of a method with one ratio of majority to minority."""
-    import torch
-
-    from steelyard.deep import Settings as Training
-
     source, held_out = (load_images("fashion_mnist", part) for part in ("train", "test"))
     made = [
         _trial(source, held_out, stream(seed, "class-prior", data, trial), data, method, trial, settings, device)
         for trial in trials
     ]
-    training = Training(
-        lambda parameters: torch.optim.SGD(parameters, lr=settings["rate"], weight_decay=1e-4),
-        schedule=lambda epoch: 0.1 ** (epoch // max(1, settings["epochs"] // 4)),
-        target_batch_size=10 * settings["clean_per_class"],
-        summed=True,
-    )
+    training = lenet_training(settings, target_batch_size=10 * settings["clean_per_class"])
     return Job([trial for trial, _ in made], training, lambda trained: _keep(trained, [truth for _, truth in made]))
 
 
@@ -82,9 +74,8 @@ def _method(name: str, model: nn.Module, truth: FloatArray, settings: Settings) 
     from steelyard.deep.methods import baseline, importance_weighting, known_weights
 
     epochs = settings["epochs"]
-    baselines = {"Clean": "clean_only", "Uniform": "uniform", "Random": "random", "Reweight": "reweight"}
-    if name in baselines:
-        return baseline(baselines[name], model, epochs)
+    if name in BASELINES:
+        return baseline(BASELINES[name], model, epochs)
     if name == "Truth":
         return known_weights(model, torch.tensor(truth), epochs, normalised=True)
     by_loss = name == "DIW"
@@ -119,26 +110,9 @@ def _mean(values: FloatArray) -> float:
 
 def sections(summary: Summary) -> list[Section]:
     """Accuracies, and distances of the weights."""
-    return [_accuracies(summary), _distances(summary)]
-
-
-def _accuracies(summary: Summary) -> Section:
-    lines = []
-    ran, paper = {(row.data, row.method): row for row in summary.rows}, printed(f"{EXPERIMENT.file}.csv")
-    for method in METHODS:
-        line = [Entry(method)]
-        for data in RATIOS:
-            row, theirs = ran.get((data, method)), paper[data, method]
-            ours = "not run" if row is None else f"{100 - row.mean:.2f} ({row.sd:.2f})"
-            line += [Entry(ours, row is not None and row.best), Entry(f"{100 - theirs.mean:.2f} ({theirs.sd:.2f})")]
-        lines.append(line)
-    return Section(
-        "Table 4: accuracy in %, mean (sd) at the last epoch",
-        ["method", *(text for data in RATIOS for text in (data, "survey"))],
-        lines,
-        "Bold: best, or not significantly worse (paired t-test, 5 %) among those that were run; Truth stands aside. "
-        + used(summary.settings),
-    )
+    remark = "Truth stands aside. " + used(summary.settings)
+    names = {data: data for data in RATIOS}
+    return [accuracies(EXPERIMENT, summary, "Table 4", names, METHODS, remark), _distances(summary)]
 
 
 def _distances(summary: Summary) -> Section:

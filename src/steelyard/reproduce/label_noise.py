@@ -10,13 +10,15 @@ import numpy as np
 from steelyard.data import Images, label_noise, load_images
 from steelyard.reproduce.deep_drawing import draw_curves, draw_denoising, draw_embeddings, draw_weights
 from steelyard.reproduce.deep_runner import Arrays, Job, classes, curves, pixels, row_weights
-from steelyard.reproduce.plan import Experiment, Setting, Settings, printed, stream
-from steelyard.reproduce.report import Entry, Section
+from steelyard.reproduce.deep_table import BASELINES, accuracies, lenet_training, tenth_each_quarter
+from steelyard.reproduce.plan import Experiment, Setting, Settings, stream
+from steelyard.reproduce.report import Section
 from steelyard.reproduce.summary import Summary
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from steelyard.deep import Settings as Training
     from steelyard.deep import Trial
     from steelyard.deep.plan import Method
 
@@ -83,9 +85,8 @@ def _method(name: str, model: nn.Module, settings: Settings) -> Method:
     from steelyard.deep.methods import baseline, importance_weighting
 
     epochs = settings["epochs"]
-    baselines = {"Clean": "clean_only", "Uniform": "uniform", "Random": "random", "Reweight": "reweight"}
-    if name in baselines:
-        return baseline(baselines[name], model, epochs)
+    if name in BASELINES:
+        return baseline(BASELINES[name], model, epochs)
     variant, _, transform = name.partition("-")
     by_loss = transform == "L"
     return importance_weighting(
@@ -99,21 +100,17 @@ def _method(name: str, model: nn.Module, settings: Settings) -> Method:
     )
 
 
-def _training(images: str, settings: Settings) -> Any:
+def _training(images: str, settings: Settings) -> Training:
     import torch
 
     from steelyard.deep import Settings as Training
 
-    def schedule(epoch: int) -> float:
-        return float(0.1 ** (epoch // max(1, settings["epochs"] // 4)))
-
     if images == "Fashion-MNIST":
-        return Training(
-            lambda parameters: torch.optim.SGD(parameters, lr=settings["rate"], weight_decay=1e-4),
-            schedule=schedule,
-            summed=True,
-        )
-    return Training(lambda parameters: torch.optim.Adam(parameters, lr=5e-4), schedule=schedule)
+        return lenet_training(settings)
+    return Training(
+        lambda parameters: torch.optim.Adam(parameters, lr=5e-4),
+        schedule=lambda epoch: tenth_each_quarter(epoch, settings),
+    )
 
 
 def _keep(trained: list[Trial], known: Arrays) -> Arrays:
@@ -154,32 +151,17 @@ def _urgency(data: str, method: str) -> int:
 
 def sections(summary: Summary) -> list[Section]:
     """Accuracy at the last epoch, one table for each kind of images."""
-    return [_table(images, summary) for images in IMAGES]
-
-
-def _table(images: str, summary: Summary) -> Section:
-    lines = []
-    names = [f"{images}, {noise}" for noise in NOISES]
-    ran, paper = {(row.data, row.method): row for row in summary.rows}, printed(f"{EXPERIMENT.file}.csv")
-    for method in METHODS:
-        line = [Entry(method)]
-        for data in names:
-            row = ran.get((data, method))
-            theirs = paper.get((data, method))
-            line.append(
-                Entry(
-                    "not run" if row is None else f"{100 - row.mean:.2f} ({row.sd:.2f})", row is not None and row.best
-                )
-            )
-            line.append(Entry("" if theirs is None else f"{100 - theirs.mean:.2f} ({theirs.sd:.2f})"))
-        lines.append(line)
-    return Section(
-        f"Table 6, {images}: accuracy in %, mean (sd) at the last epoch",
-        ["method", *(text for noise in NOISES for text in (noise, "survey"))],
-        lines,
-        "Bold: best, or not significantly worse (paired t-test, 5 %) among those that were run. "
-        + used(summary.settings),
-    )
+    return [
+        accuracies(
+            EXPERIMENT,
+            summary,
+            f"Table 6, {images}",
+            {noise: f"{images}, {noise}" for noise in NOISES},
+            METHODS,
+            used(summary.settings),
+        )
+        for images in IMAGES
+    ]
 
 
 def used(settings: Settings) -> str:

@@ -1,0 +1,55 @@
+"""What the deep tables share: baselines, the authors' training of LeNet-5, accuracies beside the printed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from steelyard.reproduce.plan import Experiment, Settings, printed
+from steelyard.reproduce.report import Entry, Section
+from steelyard.reproduce.summary import Summary
+
+if TYPE_CHECKING:
+    from steelyard.deep import Settings as Training
+
+# Names in the survey's tables, and what `steelyard.deep.methods.baseline` calls them.
+BASELINES = {"Clean": "clean_only", "Uniform": "uniform", "Random": "random", "Reweight": "reweight"}
+
+
+def tenth_each_quarter(epoch: int, settings: Settings) -> float:
+    """A learning rate that falls to a tenth after each quarter of the epochs, as after 100 of 400."""
+    return float(0.1 ** (epoch // max(1, settings["epochs"] // 4)))
+
+
+def lenet_training(settings: Settings, target_batch_size: int | None = None) -> Training:
+    """Gradient descent on summed losses, as in the authors' code."""
+    import torch
+
+    from steelyard.deep import Settings as Training
+
+    return Training(
+        lambda parameters: torch.optim.SGD(parameters, lr=settings["rate"], weight_decay=1e-4),
+        schedule=lambda epoch: tenth_each_quarter(epoch, settings),
+        target_batch_size=target_batch_size,
+        summed=True,
+    )
+
+
+def accuracies(
+    experiment: Experiment, summary: Summary, title: str, names: Mapping[str, str], methods: Sequence[str], remark: str
+) -> Section:
+    """A row a method; data sets by their heads, each beside the survey's column. What was not run says so."""
+    ran = {(row.data, row.method): row for row in summary.rows}
+    paper = printed(f"{experiment.file}.csv")
+    lines = []
+    for method in methods:
+        line = [Entry(method)]
+        for data in names.values():
+            row, theirs = ran.get((data, method)), paper.get((data, method))
+            ours = "not run" if row is None else f"{100 - row.mean:.2f} ({row.sd:.2f})"
+            line.append(Entry(ours, row is not None and row.best))
+            line.append(Entry("" if theirs is None else f"{100 - theirs.mean:.2f} ({theirs.sd:.2f})"))
+        lines.append(line)
+    head = ["method", *(text for name in names for text in (name, "survey"))]
+    note = "Bold: best, or not significantly worse (paired t-test, 5 %) among those that were run. "
+    return Section(f"{title}: accuracy in %, mean (sd) at the last epoch", head, lines, note + remark)
