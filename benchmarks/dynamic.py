@@ -23,9 +23,9 @@ from sklearn.metrics import roc_auc_score
 from steelyard.data import label_noise, load_images
 from steelyard.deep import DynamicWeights, Settings, Task, Trial, methods, train
 from steelyard.deep.capture import Captured
-from steelyard.deep.loop import Run
 from steelyard.deep.nets import LeNet5, ResNet32
 from steelyard.deep.plan import Batch, Method, Networks, Phase, Step
+from steelyard.deep.run import Run
 from steelyard.errors import DataNotFoundError
 
 BATCH = 256

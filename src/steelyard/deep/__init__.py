@@ -9,7 +9,8 @@ except ModuleNotFoundError as error:
 
 from steelyard.deep.classifier import DynamicWeightedClassifier
 from steelyard.deep.dynamic import DynamicWeights
-from steelyard.deep.loop import Settings, Trial, train
+from steelyard.deep.loop import train
 from steelyard.deep.plan import Task
+from steelyard.deep.run import Settings, Trial
 
 __all__ = ["DynamicWeightedClassifier", "DynamicWeights", "Settings", "Task", "Trial", "train"]
