@@ -332,48 +332,37 @@ def weights_alone(transform: str, preset: str) -> float:
 
 
 def as_the_authors_train(report: Report, epochs: int, seeds: list[int], device: str) -> None:
-    """DIW2-L and uniform weights with the authors' settings; accuracy on the 10,000 test images, and the weights."""
+    """DIW2-L with the authors' settings; accuracy on the 10,000 test images, and the weights.
+
+    ``steelyard reproduce label-noise`` trains the other methods beside it.
+    """
     report.say(f"## LeNet-5 as the authors train, symmetric noise 0.4, {epochs} epochs\n")
     tasks = {seed: fashion(seed, device) for seed in seeds}
 
-    def trained(name: str, epochs: int, seeds: list[int]) -> tuple[list[Trial], float]:
-        trials = [authors_trial(name, epochs, seed, tasks[seed], device) for seed in seeds]
+    def trained(epochs: int, seeds: list[int]) -> tuple[list[Trial], float]:
+        trials = [authors_trial(epochs, seed, tasks[seed], device) for seed in seeds]
         return trials, seconds(partial(train, trials, authors_settings()))
 
-    alone, took = trained("dynamic weights", epochs, seeds[:1])
+    alone, took = trained(epochs, seeds[:1])
     last = alone[0].log[-1]["accuracy"]["test"]
     report.say(f"One trial alone, tests after every epoch included: {took:.1f} s, last {last:.2%}.\n")
-    early, _ = trained("dynamic weights", min(10, epochs), seeds)
+    early, _ = trained(min(10, epochs), seeds)
     separated = {trial.seed: f"{separation(trial, tasks[trial.seed][2]):.3f}" for trial in early}
-    for name in ("dynamic weights", "uniform"):
-        trials, took = trained(name, epochs, seeds)
-        rows, every = [], []
-        for trial in trials:
-            found = np.array([entry["accuracy"]["test"] for entry in trial.log])
-            every.append([*(found[min(k, epochs) - 1] for k in (10, 26)), found.max(), found[-1], found[-10:].mean()])
-            shown = separated[trial.seed] if name == "dynamic weights" else ""
-            rows.append([str(trial.seed), *(f"{100 * a:.2f}" for a in every[-1]), shown])
-        rows.append(["mean", *(f"{100 * a:.2f}" for a in np.mean(every, axis=0)), ""])
-        report.say(f"{name}, {len(seeds)} trials side by side, {took:.1f} s:\n")
-        head = [
-            "seed",
-            "after 10, %",
-            "after 26",
-            "best",
-            "last",
-            "mean of the last ten",
-            "AUC of the weights after 10",
-        ]
-        report.table(head, rows)
+    trials, took = trained(epochs, seeds)
+    rows, every = [], []
+    for trial in trials:
+        found = np.array([entry["accuracy"]["test"] for entry in trial.log])
+        every.append([*(found[min(k, epochs) - 1] for k in (10, 26)), found.max(), found[-1], found[-10:].mean()])
+        rows.append([str(trial.seed), *(f"{100 * a:.2f}" for a in every[-1]), separated[trial.seed]])
+    rows.append(["mean", *(f"{100 * a:.2f}" for a in np.mean(every, axis=0)), ""])
+    report.say(f"{len(seeds)} trials side by side, {took:.1f} s:\n")
+    head = ["seed", "after 10, %", "after 26", "best", "last", "mean of the last ten", "AUC of the weights after 10"]
+    report.table(head, rows)
 
 
-def authors_trial(name: str, epochs: int, seed: int, made: Any, device: str) -> Trial:
+def authors_trial(epochs: int, seed: int, made: Any, device: str) -> Trial:
     torch.manual_seed(seed)
-    model = LeNet5().to(device)
-    if name == "uniform":
-        method = methods.baseline("uniform", model, epochs)
-    else:
-        method = methods.importance_weighting(model, epochs, preset="authors", warm_up=1)
+    method = methods.importance_weighting(LeNet5().to(device), epochs, preset="authors", warm_up=1)
     return Trial(method, made[0], seed=seed, watch={"test": made[1]})
 
 
