@@ -231,7 +231,8 @@ def reproduce(
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random streams.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Cells at a time; all processors if not given.")] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Deep tables: stop after so many minutes; the same command goes on.")
+        float | None,
+        typer.Option(min=0, help="Deep tables: stop after so many; the same command goes on. 0: show what is stored."),
     ] = None,
     device: Annotated[str, typer.Option(help="Deep tables: cpu or cuda.")] = "cpu",
     settings: Annotated[

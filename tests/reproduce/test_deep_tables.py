@@ -71,10 +71,10 @@ def test_class_prior_in_slices_is_the_whole(tmp_path):
     whole, slices = tmp_path / "whole", tmp_path / "slices"
     text = run("class-prior", whole)
     assert "not run" not in text
-    first = run("class-prior", slices, minutes=0)
+    first = run("class-prior", slices, minutes=1e-9)
     assert "0 stored, 28 to compute" in first
     calls = 1
-    while " 0 to compute" not in run("class-prior", slices, minutes=0):
+    while " 0 to compute" not in run("class-prior", slices, minutes=1e-9):
         calls += 1
         assert calls < 40
     assert calls >= 28  # one epoch a call
@@ -91,10 +91,22 @@ def test_class_prior_in_slices_is_the_whole(tmp_path):
 
 def test_cells_that_were_not_run_are_named(tmp_path):
     for _ in range(4):  # two epochs of each of two methods
-        text = run("label-noise", tmp_path, minutes=0)
+        text = run("label-noise", tmp_path, minutes=1e-9)
         assert "goes on from there" in text
     page = (tmp_path / "table6_label_noise.md").read_text()
     assert page.count("not run") == len(label_noise.METHODS) - 2
+
+
+def test_no_minutes_show_what_is_stored(tmp_path):
+    run("label-noise", tmp_path, minutes=1e-9)
+    assert run("label-noise", tmp_path, minutes=0).count("\n") == 1  # not a cell was finished, so there is no table
+    run("label-noise", tmp_path, minutes=1e-9)
+    cells = {path: path.stat().st_mtime_ns for path in (tmp_path / "table6_label_noise_cells").iterdir()}
+    page = (tmp_path / "table6_label_noise.md").read_text()
+    (tmp_path / "table6_label_noise.md").unlink()
+    assert "trials 1000" not in run("label-noise", tmp_path, minutes=0)
+    assert (tmp_path / "table6_label_noise.md").read_text() == page
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "table6_label_noise_cells").iterdir()} == cells
 
 
 def test_truth_is_the_survey_s_formula_and_ones_the_reference(tmp_path):

@@ -13,10 +13,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from steelyard.errors import ParameterError
 from steelyard.reproduce import EXPERIMENTS, LATER
 from steelyard.reproduce.deep_runner import run_deep
-from steelyard.reproduce.plan import Experiment, printed
+from steelyard.reproduce.plan import Cell, Experiment, Settings, printed
 from steelyard.reproduce.report import environment, show, write
 from steelyard.reproduce.runner import run_missing
-from steelyard.reproduce.store import open_store
+from steelyard.reproduce.store import CellStore, open_store
 from steelyard.reproduce.summary import summarise
 
 
@@ -49,7 +49,7 @@ def reproduce_table(
     """Compute the cells that are not in the folder yet, then show and write the table.
 
     `device` and `minutes` are for the deep tables; their cells that are not there when the minutes are over are shown
-    as not run.
+    as not run. With no minutes at all nothing is computed.
     """
     experiment = _experiment(name)
     trials = range(first_trial, first_trial + (n_trials or experiment.trials))
@@ -59,23 +59,14 @@ def reproduce_table(
         stored = store.outcomes()
         missing = [cell for cell in cells if cell not in stored]
         console.print(f"{len(cells)} cells, {len(cells) - len(missing)} stored, {len(missing)} to compute", style="dim")
-        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}")
-        if missing:
+        if missing and minutes != 0:
             store.note_environment(environment(device if experiment.job is not None else None))
-        if experiment.job is not None and missing:
+        if experiment.job is None:
+            _compute(experiment, cells, missing, settings, seed, store, jobs, console)
+        elif missing and minutes != 0:
             run_deep(
                 experiment, missing, settings, seed, store, folder, device=device, minutes=minutes, say=console.print
             )
-            missing = []
-        try:
-            with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as progress:
-                task = progress.add_task(experiment.name, total=len(cells), completed=len(cells) - len(missing))
-                run_missing(
-                    experiment, missing, settings, seed, store, jobs=jobs, advance=lambda: progress.advance(task)
-                )
-        except KeyboardInterrupt:
-            console.print("Stopped. What was computed is stored; the same command goes on from there.")
-            raise
         stored, environments = store.outcomes(), store.environments()
     outcomes = {cell: stored[cell] for cell in cells if cell in stored}
     if not outcomes:
@@ -95,6 +86,26 @@ def reproduce_table(
     }
     for path in write(experiment, summary, run, folder):
         console.print(f"Wrote {path}", highlight=False)
+
+
+def _compute(
+    experiment: Experiment,
+    cells: list[Cell],
+    missing: list[Cell],
+    settings: Settings,
+    seed: int,
+    store: CellStore,
+    jobs: int,
+    console: Console,
+) -> None:
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}")
+    try:
+        with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as progress:
+            task = progress.add_task(experiment.name, total=len(cells), completed=len(cells) - len(missing))
+            run_missing(experiment, missing, settings, seed, store, jobs=jobs, advance=lambda: progress.advance(task))
+    except KeyboardInterrupt:
+        console.print("Stopped. What was computed is stored; the same command goes on from there.")
+        raise
 
 
 def _day(seconds: int) -> str:
