@@ -118,6 +118,31 @@ def test_the_authors_preset_is_the_authors_formula():
     assert dynamic.reduce(torch.ones(3)) == 3
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_the_width_of_learnt_losses_is_an_eighth_of_their_range(seed):
+    """Where the median distance is next to nothing; large losses of validation rows are then still matched."""
+    pytest.importorskip("numba", reason="numba is not installed; losses are matched by PyTorch alone")
+    from steelyard.deep import line
+
+    rng = np.random.default_rng(seed)
+    train = np.where(rng.random(256) < 0.9, rng.gamma(1, 1e-4, 256), rng.gamma(2, 1, 256))
+    goal = np.where(rng.random(100) < 0.7, rng.gamma(1, 1e-4, 100), rng.gamma(2, 1, 100))
+    dynamic = DynamicWeights()
+    width = (train.max() - train.min()) / 8
+    assert dynamic.gamma(torch.tensor(train)[None, :, None]).item() == pytest.approx(0.5 / width**2)
+    weights = dynamic(torch.tensor(train), torch.tensor(goal)).numpy()
+    assert (weights * train).mean() == pytest.approx(goal.mean(), rel=0.2)
+    kernel, linear = dense(train, goal, 0.5 / width**2, 1e-3)
+    posed = pose(
+        *(torch.tensor(z)[None, :, None] for z in (train, goal)), torch.tensor([0.5 / width**2]), w_max=50.0, ridge=1e-3
+    )
+    by_factor, solved = line.weigh(train, goal, 0.5, False, 1 / 8, 50.0, 1e-3, False)
+    assert solved
+    ours, theirs = (0.5 * w @ kernel @ w - linear @ w for w in (by_factor, solve(posed)[0].numpy()))
+    assert ours == pytest.approx(theirs, rel=1e-6)
+    np.testing.assert_allclose(by_factor / by_factor.mean(), weights)
+
+
 def test_weights_tell_learnt_rows_from_mislabelled_ones():
     rng = np.random.default_rng(5)
     learnt = rng.random(256) < 0.6

@@ -47,15 +47,21 @@ def losses(seed, n, m, count=2):
     return torch.tensor(train), torch.tensor(goal)
 
 
-def gamma_of(rows, quantile, is_gamma):
+def of_lines(batch, settings, narrowest=0.0):
+    return "match_lines", batch, settings | {"narrowest": narrowest}
+
+
+def gamma_of(rows, quantile, is_gamma, narrowest=0.0):
     distances = torch.pdist(rows.double())
     found = np.quantile(distances, quantile) if len(distances) else 1.0
+    if narrowest:
+        found = max(found, narrowest * float(distances.max()))
     return found if is_gamma else 0.5 / found**2 if found > 0 else 0.5
 
 
-def assert_optimal(weights, train, goal, *, quantile, is_gamma, w_max, ridge):
+def assert_optimal(weights, train, goal, *, quantile, is_gamma, w_max, ridge, narrowest=0.0):
     """Weights of the rows of one problem, (n, d) and (m, d); the gap is relative to 1 where the objective is less."""
-    gamma = torch.tensor([gamma_of(train, quantile, is_gamma)])
+    gamma = torch.tensor([gamma_of(train, quantile, is_gamma, narrowest)])
     problem = pose(train[None], goal[None], gamma, w_max=w_max, ridge=ridge)
     n = len(train)
     assert weights.dtype == torch.float64
@@ -72,7 +78,7 @@ def test_lines_reach_the_optimum(tmp_path):
     goal[1] += 40
     cases = [((train, goal), settings) for settings in (AUTHORS, NORMALISED)]
     cases.append((tuple(z.float() for z in losses(1, 50, 64)), NORMALISED | {"w_max": 1.5}))
-    found = interpreted(tmp_path, *(("match_lines", batch, settings) for batch, settings in cases))
+    found = interpreted(tmp_path, *(of_lines(batch, settings) for batch, settings in cases))
     for weights, ((train, goal), settings) in zip(found, cases, strict=True):
         for k in range(2):
             assert_optimal(weights[k], train[k, :, None], goal[k, :, None], **settings)
@@ -83,10 +89,23 @@ def test_narrow_kernels_reach_the_optimum(tmp_path, quantile):
     settings = NORMALISED | {"quantile": quantile}
     train, goal = losses(2, 60, 64)
     goal[1] += 40
-    (weights,) = interpreted(tmp_path, ("match_lines", (train, goal), settings))
+    (weights,) = interpreted(tmp_path, of_lines((train, goal), settings))
     assert weights[1].sum().item() == pytest.approx(np.sqrt(60), rel=1e-6)
     for k in range(2):
         assert_optimal(weights[k], train[k, :, None], goal[k, :, None], **settings)
+
+
+def test_a_width_is_at_least_a_share_of_the_range(tmp_path):
+    """Of most losses next to nothing and a few large ones; where the median is wider, it stays."""
+    rng = np.random.default_rng(5)
+    few = torch.tensor(np.where(rng.random((1, 60)) < 0.9, rng.gamma(1, 1e-4, (1, 60)), rng.gamma(2, 1, (1, 60))))
+    goal = torch.tensor(rng.gamma(1, 0.5, (1, 40)))
+    batches = (few, goal), losses(6, 60, 40, 1)
+    found = interpreted(tmp_path, *(of_lines(batch, NORMALISED, 1 / 8) for batch in batches))
+    for weights, (train, goal) in zip(found, batches, strict=True):
+        assert_optimal(weights[0], train[0, :, None], goal[0, :, None], **NORMALISED, narrowest=1 / 8)
+    assert gamma_of(few.T, 0.5, False, 1 / 8) < 1e-4 * gamma_of(few.T, 0.5, False)
+    assert gamma_of(batches[1][0].T, 0.5, False, 1 / 8) == gamma_of(batches[1][0].T, 0.5, False)
 
 
 def test_gamma_is_the_quantile_of_the_distances(tmp_path):
@@ -95,7 +114,7 @@ def test_gamma_is_the_quantile_of_the_distances(tmp_path):
     train[2] *= 1e-7
     more, _ = losses(4, 300, 1, 1)  # more distances than are held at once
     cases = [(train, 0.0), (train, 0.01), (train, 0.5), (train, 1.0), (more, 0.3)]
-    calls = [("_gammas", (z, None), {"quantile": q, "is_gamma": True}) for z, q in cases]
+    calls = [("_gammas", (z, None), {"quantile": q, "is_gamma": True, "narrowest": 0.5}) for z, q in cases]
     for (z, quantile), found in zip(cases, interpreted(tmp_path, *calls), strict=True):
         np.testing.assert_allclose(found, [gamma_of(row[:, None], quantile, True) for row in z], rtol=1e-6)
 
@@ -105,7 +124,7 @@ def test_losses_that_are_all_the_same_and_single_ones_and_nan(tmp_path):
     train, goals = losses(2, 32, 32, 3)
     train[0, 3], goals[1, 5] = torch.nan, torch.nan
     batches = (same, goal), (one, goal), (train, goals)
-    of_same, of_one, of_nan = interpreted(tmp_path, *(("match_lines", batch, NORMALISED) for batch in batches))
+    of_same, of_one, of_nan = interpreted(tmp_path, *(of_lines(batch, NORMALISED) for batch in batches))
     assert_optimal(of_same[0], same.T, goal.T, **NORMALISED)
     assert of_one.item() == 1
     assert of_nan[:2].isnan().all()

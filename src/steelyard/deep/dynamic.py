@@ -15,6 +15,10 @@ from steelyard.deep.matching import pose, solve
 from steelyard.errors import InputError, NotFiniteError, ParameterError
 
 TRANSFORMS = ("loss", "features")
+# A width is at least this share of the range of the training losses. When a network has learnt most of its rows the
+# median distance is next to nothing: such a kernel would tell small losses apart and see none of the large ones, and no
+# solver would have a small factor of it.
+NARROWEST = 1 / 8
 HAS_NUMBA, HAS_TRITON = (find_spec(name) is not None for name in ("numba", "triton"))
 LARGEST_OF_KERNEL = 256  # rows of a batch that were tried on a GPU; more are matched by PyTorch, and the host waits
 
@@ -48,9 +52,9 @@ class DynamicWeights:
         What stands for a row: its loss, or the output of a hidden layer. Features are matched class by class and each
         class is multiplied by w_y, the ratio of its shares.
     preset : {"normalised", "authors"}, default="normalised"
-        "normalised": the width is the median distance, weights have mean one, losses are averaged. "authors": as in
-        the code the authors released (γ is the 1 % quantile of the distances, B = 50, ridge 1e-5, weights as solved,
-        losses summed).
+        "normalised": the width is the median distance (of losses an eighth of their range at least), weights have mean
+        one, losses are averaged. "authors": as in the code the authors released (γ is the 1 % quantile of the
+        distances, B = 50, ridge 1e-5, weights as solved, losses summed).
     class_ratio : tensor of shape (n_classes,), default=None
         w_y where it is known, from all labels; None takes it from the two mini-batches. A class that the validation
         batch lacks then has weight zero in the training batch; where w_y is known, its rows have weight w_y.
@@ -200,7 +204,9 @@ class DynamicWeights:
             from steelyard.deep.kernel import match_lines
 
             rule = self._rule()
-            return match_lines(train[None], validation[None], **rule, w_max=self.w_max, ridge=self.preset.ridge)[0]
+            return match_lines(
+                train[None], validation[None], **rule, narrowest=NARROWEST, w_max=self.w_max, ridge=self.preset.ridge
+            )[0]
         return self._match_densely(train[None, :, None], validation[None, :, None], None, None)[0]
 
     def _match_line(self, train: Tensor, validation: Tensor) -> Tensor:
@@ -208,7 +214,7 @@ class DynamicWeights:
         from steelyard.deep.line import weigh
 
         rule, z, v = self.preset, train.double().numpy(), validation.double().numpy()
-        weights, solved = weigh(z, v, rule.quantile, rule.is_gamma, self.w_max, rule.ridge, rule.normalised)
+        weights, solved = weigh(z, v, rule.quantile, rule.is_gamma, NARROWEST, self.w_max, rule.ridge, rule.normalised)
         if not solved:  # the kernel is too narrow
             return self._scaled(self._match_losses(train, validation))
         return torch.from_numpy(weights)
@@ -260,6 +266,8 @@ class DynamicWeights:
         found = torch.nanquantile(flat, self.preset.quantile, dim=1).nan_to_num(1.0)
         if self.preset.is_gamma:
             return found
+        if self.transform == "loss":
+            found = torch.maximum(found, NARROWEST * flat.amax(dim=1))
         return 0.5 / torch.where(found > 0, found, torch.ones_like(found)).square()
 
     def _require_usable(self, values: Tensor, which: str, what: str) -> None:

@@ -32,7 +32,14 @@ INFINITE = tl.constexpr(0x7F800000)  # its bits as a float32
 
 
 def match_lines(
-    train: Tensor, validation: Tensor, *, quantile: float, is_gamma: bool, w_max: float, ridge: float
+    train: Tensor,
+    validation: Tensor,
+    *,
+    quantile: float,
+    is_gamma: bool,
+    narrowest: float,
+    w_max: float,
+    ridge: float,
 ) -> Tensor:
     """Weights of P training batches of losses (P, n) that make them look like the validation batches (P, m).
 
@@ -45,6 +52,7 @@ def match_lines(
     train, validation : float32 or float64, at most 1024 columns
     quantile : of the distances within a training batch
     is_gamma : whether that quantile is γ itself, or a width σ with γ = 1/(2σ²), or σ = 1 where it is zero
+    narrowest : σ is at least so much of the range of the training losses
     w_max : B
     ridge : what is added to the diagonal of K
 
@@ -57,7 +65,7 @@ def match_lines(
     if n == 1:
         return 1 + 0 * (train + validation.sum(dim=1, keepdim=True))
     size = _padded(n)
-    gamma = _gammas(train, None, quantile=quantile, is_gamma=is_gamma)
+    gamma = _gammas(train, None, quantile=quantile, is_gamma=is_gamma, narrowest=narrowest)
     linear, weights = torch.empty_like(train), torch.empty_like(train)
     factors, scratch = train.new_empty(p, MOST_ROWS.value, size), train.new_empty(p, 2 * size + BLOCK.value + 1, size)
     _factor_line[(p, size // 16)](
@@ -108,7 +116,7 @@ def match_classes(
     apart = torch.cdist(train, train, compute_mode="donot_use_mm_for_euclid_dist")
     across = torch.cdist(train, validation, compute_mode="donot_use_mm_for_euclid_dist")
     member = here.to(torch.int8).contiguous()
-    gamma = _gammas(apart, member, quantile=quantile, is_gamma=is_gamma)
+    gamma = _gammas(apart, member, quantile=quantile, is_gamma=is_gamma, narrowest=0.0)
     kernel = torch.exp(-gamma[:, None, None] * across.square())
     linear = torch.einsum("cnm,cm->cn", kernel, there.double())
     linear = linear * (here.sum(dim=1) / there.sum(dim=1).clamp(min=1))[:, None]
@@ -120,11 +128,11 @@ def match_classes(
     return weights
 
 
-def _gammas(source: Tensor, member: Tensor | None, *, quantile: float, is_gamma: bool) -> Tensor:
+def _gammas(source: Tensor, member: Tensor | None, *, quantile: float, is_gamma: bool, narrowest: float) -> Tensor:
     """γ of losses (P, n), or of the classes with these members (C, n) by the distances (n, n) of their rows."""
     n = source.shape[1]
     gamma = source.new_empty(len(source) if member is None else len(member))
-    _find_gamma[(len(gamma),)](source, member, gamma, n, quantile, is_gamma, _padded(n), num_warps=32)
+    _find_gamma[(len(gamma),)](source, member, gamma, n, quantile, is_gamma, narrowest, _padded(n), num_warps=32)
     return gamma
 
 
@@ -141,7 +149,16 @@ def _node_root(device: torch.device) -> Tensor:
 
 
 @triton.jit
-def _find_gamma(source, member, gamma, n, quantile: tl.constexpr, is_gamma: tl.constexpr, N: tl.constexpr):
+def _find_gamma(
+    source,
+    member,
+    gamma,
+    n,
+    quantile: tl.constexpr,
+    is_gamma: tl.constexpr,
+    narrowest: tl.constexpr,
+    N: tl.constexpr,
+):
     """γ of each problem, from a quantile of distances: between losses, or between the rows of a class."""
     problem, rows = tl.program_id(0), tl.arange(0, N)
     size = n
@@ -185,6 +202,11 @@ def _find_gamma(source, member, gamma, n, quantile: tl.constexpr, is_gamma: tl.c
     if is_gamma:
         tl.store(gamma + problem, found)
     else:
+        if member is None:
+            values = tl.load(source + rows, rows < n)
+            high_end = tl.max(tl.where(rows < n, values, float("-inf")))
+            low_end = tl.min(tl.where(rows < n, values, float("inf")))
+            found = tl.maximum(found, narrowest * (high_end - low_end))
         tl.store(gamma + problem, 0.5 / tl.where(found > 0, found * found, 1.0))
 
 

@@ -29,14 +29,23 @@ compiled_as_written: Any = njit(cache=True)
 
 @compiled_as_written
 def weigh(
-    train: Vector, validation: Vector, quantile: float, is_gamma: bool, w_max: float, ridge: float, normalised: bool
+    train: Vector,
+    validation: Vector,
+    quantile: float,
+    is_gamma: bool,
+    narrowest: float,
+    w_max: float,
+    ridge: float,
+    normalised: bool,
 ) -> tuple[Vector, bool]:
     """Weights of `match`, with γ from a quantile of the distances between training losses, and mean one if wanted.
 
-    `is_gamma`: the quantile is γ itself, else a width σ with γ = 1/(2σ²), or σ = 1 where it is zero.
+    `is_gamma`: the quantile is γ itself, else a width σ with γ = 1/(2σ²), which is at least `narrowest` times the range
+    of the losses, or one where they are all the same.
     """
     found = pair_quantile(train, quantile)
     if not is_gamma:
+        found = max(found, narrowest * (train.max() - train.min()))
         found = 0.5 / found**2 if found > 0 else 0.5
     weights, solved = match(train, validation, found, w_max, ridge)
     if normalised:

@@ -78,14 +78,15 @@ def _method(name: str, model: nn.Module, truth: FloatArray, settings: Settings) 
         return baseline(BASELINES[name], model, epochs)
     if name == "Truth":
         return known_weights(model, torch.tensor(truth), epochs, normalised=True)
-    by_loss = name == "DIW"
+    is_dynamic = name == "DIW"
+    by_loss = is_dynamic and settings["transform"] == "loss"
     return importance_weighting(
         model,
         epochs,
-        variant="DIW2" if by_loss else "IW",
-        transform=settings["transform"] if by_loss else "features",
-        preset=settings["preset"],
-        warm_up=1 if by_loss and epochs > 1 else 0,
+        variant="DIW2" if is_dynamic else "IW",
+        transform="loss" if by_loss else "features",
+        preset=settings["preset"] if by_loss else settings["preset_of_features"],
+        warm_up=1 if is_dynamic and epochs > 1 else 0,
     )
 
 
@@ -153,7 +154,8 @@ def used(settings: Settings) -> str:
         f"{settings['majority']} rows of each majority class, 1/ρ as many of each of two minority classes, "
         f"{settings['clean_per_class']} clean rows of each class, which are also learnt from; {settings['epochs']} "
         f"epochs, batches of 256 and {10 * settings['clean_per_class']}, learning rate {settings['rate']} for summed "
-        f"losses, a tenth after each quarter; DIW2 by {settings['transform']}, preset {settings['preset']}."
+        f"losses, a tenth after each quarter; DIW2 by {settings['transform']}; losses matched with the preset "
+        f'"{settings["preset"]}", features and inputs with "{settings["preset_of_features"]}".'
     )
 
 
@@ -176,7 +178,8 @@ EXPERIMENT = Experiment(
         "epochs": Setting(400, "as in the survey"),
         "rate": Setting(3e-4, "learning rate of the summed loss, as in the authors' code for label noise"),
         "transform": Setting("loss", "what DIW matches: loss or features"),
-        "preset": Setting("normalised", "kernel width and scaling of the weights; or authors"),
+        "preset": Setting("authors", "kernel width of losses, as in the authors' code for label noise; or normalised"),
+        "preset_of_features": Setting("normalised", "kernel width of features and of IW's inputs; or authors"),
         "majority": Setting(4000, "rows of a majority class; the survey does not say"),
         "clean_per_class": Setting(10, "as in the survey"),
         "test_rows": Setting(0, "test images; 0 is all"),
