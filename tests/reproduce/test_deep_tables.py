@@ -10,13 +10,15 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard
 
 from steelyard.data.images import Images  # noqa: E402
 from steelyard.errors import ParameterError  # noqa: E402
-from steelyard.reproduce import class_prior, label_noise  # noqa: E402
+from steelyard.reproduce import class_prior, images, images_choice, label_noise  # noqa: E402
 from steelyard.reproduce.command import reproduce_table  # noqa: E402
 from steelyard.reproduce.deep_runner import kept  # noqa: E402
 from steelyard.reproduce.plan import printed  # noqa: E402
 
 TINY = {
     "label-noise": ["epochs=2", "rate=0.01", "rows=256", "clean_rows=60", "test_rows=50", "pretrain=1"],
+    "images": ["rounds=1", "g_epochs=1", "f_epochs=1", "pretrain=1", "rows=256", "test_rows=50", "filters=2+3"],
+    "images-choice": ["rounds=1", "g_epochs=1", "f_epochs=1", "pretrain=1", "rows=320", "filters=2+3"],
     "class-prior": ["epochs=2", "rate=0.01", "majority=60", "clean_per_class=1", "test_rows=50"],
 }
 
@@ -28,13 +30,13 @@ def made_up_images(monkeypatch):
     def load(name, part):
         rng = np.random.default_rng(len(part))
         y = np.tile(np.arange(10, dtype=np.uint8), 70)
-        size, channels = (28, 1) if name == "fashion_mnist" else (32, 3)
+        size, channels = (32, 3) if name == "cifar10" else (28, 1)
         X = rng.integers(0, 60, (700, channels, size, size)).astype(np.uint8)
         for c in range(10):
             X[y == c, :, 5 * (c // 5) + 6 : 5 * (c // 5) + 11, 5 * (c % 5) : 5 * (c % 5) + 5] += 150
         return Images(X, y)
 
-    for module in (label_noise, class_prior):
+    for module in (label_noise, class_prior, images):
         monkeypatch.setattr(module, "load_images", load)
     monkeypatch.setattr(label_noise, "NOISES", ("symmetric 0.4",))
     monkeypatch.setattr(label_noise, "IMAGES", {"Fashion-MNIST": "fashion_mnist"})
@@ -89,6 +91,47 @@ def test_class_prior_in_slices_is_the_whole(tmp_path):
     assert "w ≡ 1" in page
 
 
+def test_images_whole_and_rebuilt(tmp_path):
+    text = run("images", tmp_path)
+    assert "not run" not in text
+    for data in images.EXPERIMENT.data({}):
+        for method in images.METHODS:
+            arrays = kept(tmp_path, images.EXPERIMENT, data, method)
+            assert arrays["curves"].shape == (2, 2 if method == "ERM" else 3, 1)
+            assert np.isfinite(arrays["weights"].astype(float)).any()
+    assert "0 to compute" in run("images", tmp_path)
+    page = (tmp_path / "table3_images.md").read_text()
+    assert "85.07 (0.08)" in page
+    assert "a split of its 10,000 test images" in page
+    for kind in ("fashion_mnist", "kmnist"):
+        for picture in ("curves", "weights"):
+            assert (tmp_path / f"images_{kind}_{picture}.png").stat().st_size > 5000
+
+
+def test_images_choice_is_by_rows_that_nothing_learns_from(tmp_path, monkeypatch):
+    text = run("images-choice", tmp_path)
+    assert text.count("η = ") > len(images_choice.ETAS)
+    from steelyard.reproduce.plan import stream
+
+    settings = images.EXPERIMENT.settled(dict(pair.split("=") for pair in TINY["images-choice"]))
+    trial = images_choice._trial(stream(0, 1), "EIWERM, γ = 0.25", 0, settings, "cpu")
+    judged = {tuple(row.flatten().tolist()) for row in trial.watch["test"][0]}
+    assert not judged & {tuple(row.flatten().tolist()) for row in trial.task.X}
+    assert 1 < len(judged) <= 64
+
+
+def test_turning_is_that_of_scipy():
+    from steelyard.data import rotate
+
+    rng = np.random.default_rng(0)
+    upright = np.zeros((12, 28, 28))
+    upright[:, 3:-3, 3:-3] = rng.random((12, 22, 22))  # beyond the edge scipy does not interpolate with zeros
+    degrees = np.concatenate([[0.0, 90.0, 180.0], rng.uniform(0, 180, 9)])
+    found = images.turned(torch.tensor(upright)[:, None], degrees)[:, 0].numpy()
+    inner = np.hypot(*np.meshgrid(*[np.arange(28) - 13.5] * 2)) < 13
+    np.testing.assert_allclose(found[:, inner], rotate(upright, degrees)[:, inner], atol=1e-9)
+
+
 def test_cells_that_were_not_run_are_named(tmp_path):
     for _ in range(4):  # two epochs of each of two methods
         text = run("label-noise", tmp_path, minutes=1e-9)
@@ -126,6 +169,7 @@ def test_printed_numbers():
     assert printed("table6_label_noise.csv")["Fashion-MNIST, symmetric 0.4", "DIW2-L"].mean == pytest.approx(
         100 - 88.29
     )
+    assert printed("table3_images.csv")["Kuzushiji-MNIST (2, 6)", "RIWERM"].mean == pytest.approx(100 - 60.14)
     assert printed("table4_class_prior.csv")["ρ = 200", "DIW"].mean == pytest.approx(100 - 81.37)
     assert printed("table5_class_prior_weights.csv")["ρ = 100, RMSE", "IW"].mean == 10.19
 

@@ -65,10 +65,11 @@ class FiveLayerCNN(_TwoConvolutions):
     torch.Size([2, 1])
     """
 
-    def __init__(self, n_outputs: int = 10, channels: int = 1) -> None:
+    def __init__(self, n_outputs: int = 10, channels: int = 1, filters: tuple[int, int] = (32, 64)) -> None:
         super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(channels, 32, 3, padding=1), nn.Conv2d(32, 64, 3, padding=1)
-        self.hidden1, self.hidden2 = nn.Linear(64 * 7 * 7, 128), nn.Linear(128, 84)
+        few, many = filters
+        self.conv1, self.conv2 = nn.Conv2d(channels, few, 3, padding=1), nn.Conv2d(few, many, 3, padding=1)
+        self.hidden1, self.hidden2 = nn.Linear(many * 7 * 7, 128), nn.Linear(128, 84)
         self.head = nn.Linear(84, n_outputs)
 
     def freeze_convolutions(self) -> None:

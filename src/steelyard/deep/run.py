@@ -33,7 +33,8 @@ class Settings:
     optimiser : parameters to an optimiser; each network has its own
     schedule : epoch of a network to a factor of its learning rate
     batch_size : rows of the source in a step; the last rows of an epoch that fill no batch are left out
-    target_batch_size : rows of the target in a step, drawn anew without replacement; None is `batch_size`
+    target_batch_size : rows of the target in a step, drawn without replacement; None is `batch_size`. Where there are
+        enough of them for an epoch none comes twice in it, else every step draws anew
     summed : the weighted losses of a batch are summed, as in the authors' code; else averaged
     """
 
@@ -124,10 +125,7 @@ class Run:
         dealer = torch.Generator(self.device).manual_seed(seed)
         order = torch.randperm(len(self.trial.task.y), generator=dealer, device=self.device)
         self.rows.copy_(order[: self.rows.numel()].reshape(self.rows.shape))
-        chance = torch.rand(
-            self.n_steps, len(self.trial.task.target_X), generator=dealer, device=self.device, dtype=torch.float32
-        )
-        self.target_rows.copy_(chance.topk(self.target_batch_size, dim=1, sorted=False).indices)
+        self._deal_target(dealer)
         self.counter.zero_()
         torch.manual_seed(seed + 1)  # dropout and random weights
         name, factor = self.phase.learns, self.settings.schedule(self.epochs_of[self.phase.learns])
@@ -136,6 +134,16 @@ class Run:
             changed |= group["lr"] != rate * float(factor)
             group["lr"] = rate * float(factor)
         return changed
+
+    def _deal_target(self, dealer: torch.Generator) -> None:
+        """Target rows of every step: each once at most, or where there are too few for that, anew for every step."""
+        n, wanted = len(self.trial.task.target_X), self.target_rows
+        if n >= wanted.numel():
+            order = torch.randperm(n, generator=dealer, device=self.device)
+            wanted.copy_(order[: wanted.numel()].reshape(wanted.shape))
+        else:
+            chance = torch.rand(self.n_steps, n, generator=dealer, device=self.device, dtype=torch.float32)
+            wanted.copy_(chance.topk(self.target_batch_size, dim=1, sorted=False).indices)
 
     def step(self) -> None:
         """Gradients of one batch, and a move of the optimiser."""

@@ -1,6 +1,16 @@
 """The survey's tables, each by one command: ``steelyard reproduce``."""
 
-from steelyard.reproduce import benchmark, calibration, choice, class_prior, coupling, label_noise, toy
+from steelyard.reproduce import (
+    benchmark,
+    calibration,
+    choice,
+    class_prior,
+    coupling,
+    images,
+    images_choice,
+    label_noise,
+    toy,
+)
 from steelyard.reproduce.plan import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -8,6 +18,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     for e in (
         toy.EXPERIMENT,
         benchmark.EXPERIMENT,
+        images.EXPERIMENT,
+        images_choice.EXPERIMENT,
         class_prior.EXPERIMENT,
         label_noise.EXPERIMENT,
         coupling.EXPERIMENT,
@@ -18,6 +30,5 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 # What the survey has beyond these, for `--list`.
 LATER = {
-    "images": "Table 3: rotated images, deep one-step (section 5.3.3).",
     "gasoline": "Table 7: OECD gasoline demand, causal mechanism transfer (section 7).",
 }

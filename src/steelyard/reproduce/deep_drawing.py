@@ -21,6 +21,10 @@ COLORS = {
     "DIW2-L": RED,
     "DIW": RED,
     "Truth": "black",
+    "ERM": GREY,
+    "EIWERM": ORANGE,
+    "RIWERM": "#7b5ea7",
+    "one-step": RED,
 }
 
 
@@ -89,6 +93,35 @@ def draw_weights(experiment: Experiment, name: str, methods: Sequence[str], fold
         grid[1, column].set(xlabel="weight", ylabel="rows" if not column else "")
         grid[1, column].legend(frameon=False)
     figure.suptitle(name)
+    return save_figure(figure, folder / file)
+
+
+def draw_weights_by_angle(
+    experiment: Experiment, names: Sequence[str], methods: Sequence[str], folder: Path, file: str
+) -> Path | None:
+    """Mean weight of the images that were turned as far, beside the true ratio; a panel a level of shift."""
+    found = {name: _ran(experiment, name, methods, folder) for name in names}
+    found = {name: each for name, each in found.items() if each}
+    if not found:
+        return None
+    figure = new_figure(4.6 * len(found), 3.8)
+    edges = np.linspace(0, 180, 37)
+    for axes, (name, each) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
+        for method, arrays in each.items():
+            weights, angles = arrays["weights"].astype(float), arrays["angles"].astype(float)
+            there = np.isfinite(weights)
+            place = np.clip(np.digitize(angles[there], edges) - 1, 0, len(edges) - 2)
+            sums, counts = (np.bincount(place, w, len(edges) - 1) for w in (weights[there], None))
+            seen = counts >= min(10, len(angles) / 100)
+            middle = (edges[1:] + edges[:-1]) / 2
+            axes.plot(middle[seen], (sums / np.maximum(counts, 1))[seen], color=COLORS[method], label=method)
+            a, b = arrays["level"]
+        turn = np.linspace(0.02, 0.98, 200)
+        ratio = (turn / (1 - turn)) ** (b - a)
+        axes.plot(180 * turn, ratio, color="black", linestyle="--", linewidth=1, label="true ratio")
+        axes.set(title=name, xlabel="angle, degrees", yscale="log", ylim=(1e-3, 1e3))
+        axes.set_ylabel("weight in the last epoch")
+        axes.legend(frameon=False)
     return save_figure(figure, folder / file)
 
 

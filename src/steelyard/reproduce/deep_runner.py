@@ -124,4 +124,5 @@ def cells_folder(folder: Path, experiment: Experiment) -> Path:
 
 
 def _file_name(data: str, method: str) -> str:
-    return "_".join(f"{data} {method}".replace(",", "").replace("=", "").split())
+    kept_letters = str.maketrans("", "", ",=()")
+    return "_".join(f"{data} {method}".translate(kept_letters).split())
