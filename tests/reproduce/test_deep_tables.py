@@ -42,9 +42,9 @@ def made_up_images(monkeypatch):
     monkeypatch.setattr(label_noise, "IMAGES", {"Fashion-MNIST": "fashion_mnist"})
 
 
-def run(name, folder, minutes=None, given=()):
+def run(name, folder, minutes=None, given=(), trials=2):
     console = Console(record=True, width=200, file=io.StringIO())
-    reproduce_table(name, folder, 2, 1000, 0, 1, [*TINY[name], *given], console, minutes=minutes)
+    reproduce_table(name, folder, trials, 1000, 0, 1, [*TINY[name], *given], console, minutes=minutes)
     return console.export_text()
 
 
@@ -138,6 +138,18 @@ def test_cells_that_were_not_run_are_named(tmp_path):
         assert "goes on from there" in text
     page = (tmp_path / "table6_label_noise.md").read_text()
     assert page.count("not run") == len(label_noise.METHODS) - 2
+
+
+def test_fewer_trials_of_a_cell_are_said(tmp_path):
+    """Two methods with one trial, then one of them with both: the pair is tested on what they share."""
+    for _ in range(4):
+        run("label-noise", tmp_path, minutes=1e-9, trials=1)
+    for _ in range(2):
+        text = run("label-noise", tmp_path, minutes=1e-9)
+    assert text.count("1 of 2 trials") == 1
+    assert text.count("not run") == len(label_noise.METHODS) - 2
+    both = kept(tmp_path, label_noise.EXPERIMENT, "Fashion-MNIST, symmetric 0.4", "Clean")
+    assert both["curves"].shape[0] == 2
 
 
 def test_no_minutes_show_what_is_stored(tmp_path):

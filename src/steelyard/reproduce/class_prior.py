@@ -36,7 +36,12 @@ def job(data: str, method: str, trials: list[int], settings: Settings, seed: int
         for trial in trials
     ]
     training = lenet_training(settings, target_batch_size=10 * settings["clean_per_class"])
-    return Job([trial for trial, _ in made], training, lambda trained: _keep(trained, [truth for _, truth in made]))
+    return Job(
+        [trial for trial, _ in made],
+        training,
+        lambda trained: _keep(trained, [truth for _, truth in made]),
+        ("curves", *(f"{kind}{of}" for kind in ("MAE", "RMSE") for of in ("", f" of {ONES}"))),
+    )
 
 
 def _trial(

@@ -25,11 +25,15 @@ Arrays = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """Trials of one method on one data set, how they train, and what is kept of them beside their errors."""
+    """Trials of one method on one data set, how they train, and what is kept of them beside their errors.
+
+    `per_trial` names what of it has a row a trial; the rest is of the first one.
+    """
 
     trials: list[Trial]
     training: Training
     keep: Callable[[list[Trial]], Arrays]
+    per_trial: tuple[str, ...] = ("curves",)
 
 
 def run_deep(
@@ -59,7 +63,7 @@ def run_deep(
             return
         say(f"{data}: {method}, trials {trials[0]} to {trials[-1]}")
         job: Job = experiment.job(data, method, trials, settings, seed, device)
-        state = cells / f"{_file_name(data, method)}.pt"
+        state = cells / f"{_file_name(data, method)}_{trials[0]}_to_{trials[-1]}.pt"
         finished = train(
             job.trials, job.training, checkpoint_path=state, checkpoint_seconds=20, deadline=deadline, progress=True
         )
@@ -69,7 +73,13 @@ def run_deep(
             )
             return
         seconds = sum(entry["seconds"] for entry in job.trials[0].log) / len(trials)
-        np.savez_compressed(cells / f"{_file_name(data, method)}.npz", **job.keep(job.trials), allow_pickle=False)
+        stored = sorted(cell.trial for cell in store.outcomes() if (cell.data, cell.method) == (data, method))
+        arrays = {"trials": np.array(trials), **job.keep(job.trials)}
+        before = kept(folder, experiment, data, method)
+        if stored and before is not None and before["trials"].tolist() == stored:
+            joined = {key: np.concatenate([before[key], arrays[key]]) for key in ("trials", *job.per_trial)}
+            arrays = {**before, **joined}
+        np.savez_compressed(cells / f"{_file_name(data, method)}.npz", **arrays, allow_pickle=False)
         for number, trial in zip(trials, job.trials, strict=True):
             wrong = 100 * (1 - trial.log[-1]["accuracy"]["test"])
             store.put(Cell(data, method, number), Outcome(wrong, round(seconds, 3), int(time.time())))

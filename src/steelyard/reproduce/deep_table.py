@@ -41,12 +41,14 @@ def accuracies(
     """A row a method; data sets by their heads, each beside the survey's column. What was not run says so."""
     ran = {(row.data, row.method): row for row in summary.rows}
     paper = printed(f"{experiment.file}.csv")
-    lines = []
+    lines, most = [], max(row.trials for row in summary.rows)
     for method in methods:
         line = [Entry(method)]
         for data in names.values():
             row, theirs = ran.get((data, method)), paper.get((data, method))
             ours = "not run" if row is None else f"{100 - row.mean:.2f} ({row.sd:.2f})"
+            if row is not None and row.trials < most:
+                ours += f", {row.trials} of {most} trials"
             line.append(Entry(ours, row is not None and row.best))
             line.append(Entry("" if theirs is None else f"{100 - theirs.mean:.2f} ({theirs.sd:.2f})"))
         lines.append(line)

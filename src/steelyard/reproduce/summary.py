@@ -37,7 +37,7 @@ class Summary:
     """A whole table."""
 
     rows: list[Row]
-    errors: dict[tuple[str, str], FloatArray]  # per trial
+    errors: dict[tuple[str, str], FloatArray]  # per trial; NaN where one was not run
     settings: Settings
     folder: Path = Path()  # where groups of trials left more than their errors
 
@@ -51,7 +51,12 @@ class Summary:
 
 
 def paired_p_value(one: FloatArray, other: FloatArray) -> float:
-    """Two-sided paired t-test; 1 where the two are the same in every trial, 0 where they differ by a constant."""
+    """Two-sided paired t-test; 1 where the two are the same in every trial, 0 where they differ by a constant.
+
+    Trials that one of the two lacks are left out.
+    """
+    both = np.isfinite(one) & np.isfinite(other)
+    one, other = one[both], other[both]
     difference = one - other
     if len(one) < 2 or not difference.any():
         return 1.0
@@ -62,7 +67,7 @@ def paired_p_value(one: FloatArray, other: FloatArray) -> float:
 
 def best_and_comparable(errors: Mapping[str, FloatArray]) -> dict[str, tuple[bool, float]]:
     """For each method whether it is best or comparable, and its p-value against the best."""
-    leader = min(errors, key=lambda method: float(np.mean(errors[method])))
+    leader = min(errors, key=lambda method: float(np.nanmean(errors[method])))
     found = {}
     for method, values in errors.items():
         p = paired_p_value(values, errors[leader])
@@ -77,29 +82,31 @@ def summarise(
     outcomes: Mapping[Cell, Outcome],
     paper: Mapping[tuple[str, str], Printed],
 ) -> Summary:
-    """Rows of every data set and method that was run."""
+    """Rows of every data set and method that was run, with as many of the trials as were."""
     rows, errors, controls = [], {}, experiment.controls
     for data in experiment.data(settings):
-        methods = [m for m in experiment.methods(data) if all(Cell(data, m, t) in outcomes for t in trials)]
+        ran = {m: [outcomes.get(Cell(data, m, t)) for t in trials] for m in experiment.methods(data)}
+        found = {m: [outcome for outcome in each if outcome is not None] for m, each in ran.items()}
+        methods = [m for m in ran if found[m]]
         if not set(methods) - controls:
             continue
-        values = {m: np.array([outcomes[Cell(data, m, t)].error for t in trials]) for m in methods}
-        seconds = {m: np.mean([outcomes[Cell(data, m, t)].seconds for t in trials]) for m in methods}
+        values = {m: np.array([np.nan if o is None else o.error for o in ran[m]]) for m in methods}
         marks = best_and_comparable({m: v for m, v in values.items() if m not in controls})
-        leader = min((m for m in methods if m not in controls), key=lambda m: float(values[m].mean()))
+        leader = min((m for m in methods if m not in controls), key=lambda m: float(np.nanmean(values[m])))
         for method in methods:
             best, p = marks.get(method, (False, paired_p_value(values[method], values[leader])))
+            there = np.array([outcome.error for outcome in found[method]])
             rows.append(
                 Row(
                     data,
                     method,
-                    float(values[method].mean()),
-                    float(values[method].std(ddof=1)) if len(trials) > 1 else 0.0,
-                    float(np.median(values[method])),
+                    float(there.mean()),
+                    float(there.std(ddof=1)) if len(there) > 1 else 0.0,
+                    float(np.median(there)),
                     best,
                     p,
-                    float(seconds[method]),
-                    len(trials),
+                    float(np.mean([outcome.seconds for outcome in found[method]])),
+                    len(there),
                     paper.get((data, method)),
                 )
             )
