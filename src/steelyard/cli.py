@@ -235,6 +235,10 @@ def reproduce(
         typer.Option(min=0, help="Deep tables: stop after so many; the same command goes on. 0: show what is stored."),
     ] = None,
     device: Annotated[str, typer.Option(help="Deep tables: cpu or cuda.")] = "cpu",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help='Deep tables: compute what has this in its "data: method"; may be given again.'),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="name=value, what the survey leaves open; may be given again.")
     ] = None,
@@ -259,6 +263,7 @@ def reproduce(
             console,
             device=device,
             minutes=minutes,
+            only=only or [],
         )
     except SteelyardError as error:
         Console(stderr=True).print(f"[bold red]Error:[/] {error}", highlight=False)

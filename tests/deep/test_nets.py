@@ -47,3 +47,20 @@ def test_frozen_convolutions_stay_and_the_rest_learns():
     moved = {name for name, p in net.named_parameters() if not torch.equal(p, before[name])}
     assert not {name for name in moved if name.startswith("conv")}
     assert "head.weight" in moved
+
+
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+def test_bfloat16_is_nearly_float32_and_learns():
+    torch.manual_seed(0)
+    half = ResNet32(bfloat16=True)
+    whole = ResNet32()
+    whole.load_state_dict(half.state_dict())
+    images = torch.rand(4, 3, 32, 32)
+    # oneDNN stops the process on virtual machines that promise instructions of bfloat16 and lack them.
+    with torch.backends.mkldnn.flags(enabled=False):
+        found = half(images)
+        found.square().sum().backward()
+    assert found.dtype == torch.float32
+    assert not torch.equal(found, whole(images))
+    torch.testing.assert_close(found, whole(images), rtol=0.1, atol=0.1)
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in half.parameters())

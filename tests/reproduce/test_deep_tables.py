@@ -42,9 +42,9 @@ def made_up_images(monkeypatch):
     monkeypatch.setattr(label_noise, "IMAGES", {"Fashion-MNIST": "fashion_mnist"})
 
 
-def run(name, folder, minutes=None, given=(), trials=2):
+def run(name, folder, minutes=None, given=(), trials=2, only=()):
     console = Console(record=True, width=200, file=io.StringIO())
-    reproduce_table(name, folder, trials, 1000, 0, 1, [*TINY[name], *given], console, minutes=minutes)
+    reproduce_table(name, folder, trials, 1000, 0, 1, [*TINY[name], *given], console, minutes=minutes, only=only)
     return console.export_text()
 
 
@@ -150,6 +150,15 @@ def test_fewer_trials_of_a_cell_are_said(tmp_path):
     assert text.count("not run") == len(label_noise.METHODS) - 2
     both = kept(tmp_path, label_noise.EXPERIMENT, "Fashion-MNIST, symmetric 0.4", "Clean")
     assert both["curves"].shape[0] == 2
+
+
+def test_only_some_cells(tmp_path):
+    text = run("images", tmp_path, only=["Kuzushiji-MNIST (2, 5): ERM", "(2, 6): one-step"])
+    page = (tmp_path / "table3_images.md").read_text()
+    assert page.count("not run") == 2 * 3 * len(images.METHODS) - 3
+    assert "Fashion-MNIST (2, 6): one-step" in text
+    with pytest.raises(ParameterError, match="--only two-step: nothing has that"):
+        run("images", tmp_path, only=["two-step"])
 
 
 def test_no_minutes_show_what_is_stored(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -99,6 +100,9 @@ class _Block(nn.Module):
 class ResNet32(_Headed):
     """ResNet-32 for 32 × 32 images: three stages of five blocks with 16, 32 and 64 channels; 64 features.
 
+    `bfloat16`: convolutions in that precision with channels last, several times faster on a GPU; parameters, features
+    and scores stay float32.
+
     Examples
     --------
     >>> import torch
@@ -106,8 +110,9 @@ class ResNet32(_Headed):
     torch.Size([2, 64])
     """
 
-    def __init__(self, n_classes: int = 10) -> None:
+    def __init__(self, n_classes: int = 10, *, bfloat16: bool = False) -> None:
         super().__init__()
+        self.in_bfloat16 = bfloat16
         self.conv, self.norm = nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16)
         stages = [(16, 16, 1), (16, 32, 2), (32, 64, 2)]
         blocks = [
@@ -120,7 +125,16 @@ class ResNet32(_Headed):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out")
+        if bfloat16:
+            self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def features(self, x: Tensor) -> Tensor:
         """64 numbers an image."""
+        if not self.in_bfloat16:
+            return self._features(x)
+        # No cache of converted parameters: it would outlive a step that is captured.
+        with torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False):
+            return self._features(x.contiguous(memory_format=torch.channels_last)).float()
+
+    def _features(self, x: Tensor) -> Tensor:
         return self.blocks(F.relu(self.norm(self.conv(x)))).mean(dim=(2, 3))

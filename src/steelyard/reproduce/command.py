@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,11 +46,12 @@ def reproduce_table(
     *,
     device: str = "cpu",
     minutes: float | None = None,
+    only: Sequence[str] = (),
 ) -> None:
     """Compute the cells that are not in the folder yet, then show and write the table.
 
-    `device` and `minutes` are for the deep tables; their cells that are not there when the minutes are over are shown
-    as not run. With no minutes at all nothing is computed.
+    `device`, `minutes` and `only` are for the deep tables; their cells that are not there when the minutes are over, or
+    whose "data: method" has none of the texts, are shown as not run. With no minutes at all nothing is computed.
     """
     experiment = _experiment(name)
     trials = range(first_trial, first_trial + (n_trials or experiment.trials))
@@ -64,6 +66,7 @@ def reproduce_table(
         if experiment.job is None:
             _compute(experiment, cells, missing, settings, seed, store, jobs, console)
         elif missing and minutes != 0:
+            missing = _chosen(missing, cells, only)
             run_deep(
                 experiment, missing, settings, seed, store, folder, device=device, minutes=minutes, say=console.print
             )
@@ -86,6 +89,15 @@ def reproduce_table(
     }
     for path in write(experiment, summary, run, folder):
         console.print(f"Wrote {path}", highlight=False)
+
+
+def _chosen(missing: list[Cell], cells: list[Cell], only: Sequence[str]) -> list[Cell]:
+    """Missing cells with one of the texts in their name."""
+    names = dict.fromkeys(f"{cell.data}: {cell.method}" for cell in cells)
+    for text in only:
+        if not any(text in name for name in names):
+            raise ParameterError(f"--only {text}: nothing has that in its name. The names are {'; '.join(names)}.")
+    return [cell for cell in missing if not only or any(text in f"{cell.data}: {cell.method}" for text in only)]
 
 
 def _compute(

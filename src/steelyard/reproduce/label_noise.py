@@ -75,7 +75,7 @@ def _trial(
         "mislabelled, true label": (inputs[mislabelled], classes(true[mislabelled], device)),
     }
     torch.manual_seed(int(rng.integers(2**31)))
-    model = (LeNet5() if X.shape[1] == 1 else ResNet32()).to(device)
+    model = (LeNet5() if X.shape[1] == 1 else ResNet32(bfloat16=device != "cpu")).to(device)
     task = Task(inputs, y, inputs[clean], y[clean])
     known = {"wrong": wrong, "clean": clean, "test_labels": held_out.y[tested][:EMBEDDED_ROWS]}
     return Trial(_method(method, model, settings), task, seed=number, watch=watch), known
@@ -168,7 +168,8 @@ def used(settings: Settings) -> str:
     """What the survey leaves open, and what was used."""
     return (
         f"{settings['epochs']} epochs, batches of 256 and 256, learning rate {settings['rate']} for summed losses "
-        f"(Fashion-MNIST) or Adam with 5e-4 (CIFAR-10), a tenth after each quarter; losses matched with the preset "
+        f"(Fashion-MNIST) or Adam with 5e-4 (CIFAR-10; on a GPU with convolutions in bfloat16), a tenth after each "
+        f"quarter; losses matched with the preset "
         f'"{settings["preset"]}", features and inputs with "{settings["preset_of_features"]}"; {settings["pretrain"]} '
         f"epochs of pretraining; {settings['clean_rows']} clean rows, which are also learnt from."
     )
