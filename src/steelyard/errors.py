@@ -40,6 +40,10 @@ class MissingTargetError(InputError):
     """A method was given no labelled rows of the target, and cannot do without."""
 
 
+class MissingDomainError(InputError):
+    """A method of several domains was not told which row is of which."""
+
+
 class WeightError(InputError):
     """Row weights are negative, not finite, all zero or of the wrong length."""
 

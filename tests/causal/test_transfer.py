@@ -1,0 +1,182 @@
+"""Inflated rows, the variance they save, and the regressor with what it refuses."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.causal needs it")
+
+from steelyard import Target  # noqa: E402
+from steelyard.causal import CausalTransferRegressor, LeaveOneOutKernelRegressor, inflate  # noqa: E402
+from steelyard.causal.assumption import dependence, independence_p_value  # noqa: E402
+from steelyard.causal.transfer import Synthetic, fit_augmented, leave_one_out_error, one_class, synthesise  # noqa: E402
+from steelyard.data import independent_component_shift  # noqa: E402
+from steelyard.errors import InputError, MissingDomainError, MissingTargetError  # noqa: E402
+
+QUICK = {"n_seeds": 1, "n_hidden": (5,), "weight_decay": (0.01,), "epochs": 4, "every": 2, "random_state": 0}
+
+
+def tables(n_few=6, n_columns=3, seed=0):
+    Z, domain, _ = independent_component_shift(9, 30, n_columns, random_state=seed)
+    source, few = domain < 8, np.flatnonzero(domain == 8)[:n_few]
+    return Z[source], domain[source], Z[few], Z[domain == 8]
+
+
+def fitted(model, Z, domain, few):
+    return model.fit(Z[:, :-1], Z[:, -1], domain=domain, target=Target(few[:, :-1], few[:, -1]))
+
+
+def test_inflated_rows_are_all_combinations():
+    S = np.random.default_rng(0).normal(size=(4, 3))
+    inflated, rows = inflate(S)
+    assert inflated.shape == (64, 3)
+    assert len(np.unique(inflated, axis=0)) == 64
+    np.testing.assert_array_equal(inflated, np.stack([S[rows[:, j], j] for j in range(3)], axis=1))
+    part, rows = inflate(np.arange(400.0).reshape(50, 8), max_synthetic=500, random_state=1)
+    assert 490 < len(part) <= 500
+    np.testing.assert_array_equal(part, rows * 8 + np.arange(8))
+    with pytest.raises(InputError, match="at least one row"):
+        inflate(np.zeros((0, 3)))
+
+
+def test_the_augmented_risk_is_unbiased_and_varies_less():
+    """Theorem 6, with the true mechanism: the risk of a predictor over 500 draws of ten rows."""
+    rng = np.random.default_rng(0)
+    mixing = np.array([[1.0, 0.4], [-0.7, 1.0]])
+
+    def rows_of(S):
+        return np.sinh(S @ mixing.T)
+
+    def losses(Z):
+        return np.minimum((Z[:, 1] - 0.5 * Z[:, 0]) ** 2, 20)
+
+    plain, augmented = [], []
+    for _ in range(500):
+        S = rng.uniform(-1.5, 1.5, size=(10, 2))
+        plain.append(losses(rows_of(S)).mean())
+        augmented.append(losses(rows_of(inflate(S)[0])).mean())
+    truth = losses(rows_of(rng.uniform(-1.5, 1.5, size=(400_000, 2)))).mean()
+    for found in (plain, augmented):
+        assert abs(np.mean(found) - truth) < 3 * np.std(found) / np.sqrt(500)
+    assert np.var(augmented) < 0.8 * np.var(plain)
+
+
+def test_synthetic_rows_are_filtered_and_counted():
+    Z, domain, few, _ = tables()
+    model = fitted(CausalTransferRegressor(**QUICK), Z, domain, few)
+    scaled = model.scale_.to(few)
+    origin = np.indices((6, 6, 6)).reshape(3, -1).T
+    svm = one_class(model.scale_.to(Z))
+    (made,) = synthesise(model.mechanism_.networks, scaled, origin, svm)
+    assert (svm.predict(made.rows) == 1).all()
+    assert made.acceptance == pytest.approx(len(made.rows) / 216)
+    diagonal = made.origin[(made.origin == made.origin[:, :1]).all(axis=1)][:, 0]
+    same = made.rows[(made.origin == made.origin[:, :1]).all(axis=1)]
+    np.testing.assert_allclose(same, scaled[diagonal], atol=1e-8)  # a row's own components give the row
+
+    networks = model.mechanism_.networks
+    with torch.no_grad():
+        networks.bias2[:] = -800.0  # factors of zero: what they shrink cannot be brought back
+    (nothing,) = synthesise(networks, scaled, origin, svm)
+    assert nothing.n_dropped == 216
+    assert len(nothing.rows) == 0
+
+
+def test_leaving_a_row_out_leaves_its_components_out():
+    _, _, few, _ = tables()
+    rng = np.random.default_rng(1)
+    origin = np.array([[0, 1, 2], [3, 3, 4], [5, 4, 3], [1, 1, 1]])
+    synthetic = Synthetic(rng.normal(size=(4, 3)), origin, 1.0, 0)
+    errors = []
+    for i in range(6):
+        kept = [row for row, of in zip(synthetic.rows, origin, strict=True) if i not in of]
+        rest = np.delete(few, i, axis=0)
+        rows = np.vstack([rest, *kept]) if kept else rest
+        model = Ridge().fit(rows[:, :-1], rows[:, -1])
+        errors.append((model.predict(few[i : i + 1, :-1])[0] - few[i, -1]) ** 2)
+    assert leave_one_out_error(Ridge(), few, synthetic) == pytest.approx(np.mean(errors))
+    assert fit_augmented(LeaveOneOutKernelRegressor(), few, synthetic.rows).rows_.shape == (10, 2)
+
+
+def test_regressor_contract():
+    Z, domain, few, new = tables()
+    before = Z.copy(), few.copy()
+    model = CausalTransferRegressor(**QUICK)
+    assert clone(model).get_params() == model.get_params()
+    one = fitted(model, Z, domain, few).predict(new[:, :-1])
+    two = fitted(clone(model), Z, domain.astype(str), few).predict(new[:, :-1])
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(before[0], Z)
+    np.testing.assert_array_equal(before[1], few)
+    assert model.loo_.shape == model.acceptance_.shape == model.n_dropped_.shape == (2, 1)
+    assert model.epochs_.tolist() == [2, 4]
+    components = model.mechanism_.components(Z)
+    np.testing.assert_allclose(model.mechanism_.rows(components), Z, atol=1e-8)
+    assert model.assumption_.n_domains == 8
+    assert model.assumption_.domains_needed == 7
+    assert model.assumption_.enough_domains
+    assert "8 domains; 7 or more" in str(model.assumption_)
+    assert fitted(CausalTransferRegressor(Ridge(), **QUICK), Z, domain, few).predict(new[:, :-1]).shape == (30,)
+
+
+def test_fallback_is_the_target_alone():
+    """Where leave-one-out says that transfer hurts, and where no synthetic row was accepted."""
+    Z, domain, few, new = tables()
+    far = few + 1000 * Z.std(axis=0)  # beyond all sources: nothing is accepted
+    away = fitted(CausalTransferRegressor(**QUICK, fallback=False), Z, domain, far)
+    assert not away.acceptance_.any()
+    assert not away.transferred_
+    scaled, asked = away.scale_.to(far), new + 1000 * Z.std(axis=0)
+    alone = LeaveOneOutKernelRegressor().fit(scaled[:, :-1], scaled[:, -1]).predict(away.scale_.to(asked)[:, :-1])
+    np.testing.assert_allclose(
+        away.predict(asked[:, :-1]), alone * away.scale_.spread[-1] + away.scale_.mean[-1], rtol=1e-9
+    )
+    rng = np.random.default_rng(0)
+    noise = np.column_stack([few[:, :-1], rng.normal(size=6) * 1e-9])
+    flat = fitted(CausalTransferRegressor(**QUICK), Z, domain, noise)
+    assert not flat.transferred_
+    assert len(flat.regressors_) == 1
+
+
+def test_what_it_refuses():
+    Z, domain, few, _ = tables()
+    model = CausalTransferRegressor(**QUICK)
+    X, y = Z[:, :-1], Z[:, -1]
+    good = Target(few[:, :-1], few[:, -1])
+    with pytest.raises(MissingTargetError, match="rows of the target with labels"):
+        model.fit(X, y, domain=domain)
+    with pytest.raises(MissingTargetError, match="rows of the target with labels"):
+        model.fit(X, y, domain=domain, target=Target(few[:, :-1]))
+    with pytest.raises(MissingDomainError, match="domain of each row"):
+        model.fit(X, y, target=good)
+    with pytest.raises(InputError, match="needs at least two"):
+        model.fit(X, y, domain=np.ones(len(y)), target=good)
+    with pytest.raises(InputError, match="has one row"):
+        model.fit(X, y, domain=domain, target=Target(few[:1, :-1], few[:1, -1]))
+    few_rows = domain.copy()
+    few_rows[:2] = 50
+    with pytest.raises(InputError, match="has 2 rows; at least as many as columns"):
+        model.fit(X, y, domain=few_rows, target=good)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(X, np.where(np.arange(len(y)) == 3, np.nan, y), domain=domain, target=good)
+
+
+def test_constant_columns_and_many_combinations():
+    Z, domain, few, new = tables(n_few=20)
+    Z, few = (np.insert(rows, 0, 5.0, axis=1) for rows in (Z, few))
+    model = fitted(CausalTransferRegressor(Ridge(), **QUICK, max_synthetic=300), Z, domain, few)
+    assert len(model.synthetic_) <= 300
+    assert np.isfinite(model.predict(np.insert(new, 0, 5.0, axis=1)[:, :-1])).all()
+
+
+def test_independence_test_has_its_level_and_some_power():
+    rng = np.random.default_rng(0)
+    independent = [independence_p_value(rng.normal(size=(19, 3)), n_permutations=60, random_state=k) for k in range(80)]
+    assert np.mean(np.array(independent) < 0.1) < 0.2
+    x = rng.normal(size=(40, 1))
+    dependent = np.hstack([x, x**2 + 0.1 * rng.normal(size=(40, 1)), rng.normal(size=(40, 1))])
+    assert independence_p_value(dependent, random_state=0) < 0.02
+    kernels, found = dependence(dependent[:, :2])
+    n = len(x)
+    assert found == pytest.approx(np.trace(kernels[0] @ kernels[1]) / n**2)
