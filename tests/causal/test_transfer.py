@@ -8,11 +8,12 @@ from sklearn.linear_model import Ridge
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.causal needs it")
 
 from steelyard import Target  # noqa: E402
-from steelyard.causal import CausalTransferRegressor, LeaveOneOutKernelRegressor, inflate  # noqa: E402
+from steelyard.causal import CausalTransferRegressor, inflate  # noqa: E402
 from steelyard.causal.assumption import dependence, independence_p_value  # noqa: E402
 from steelyard.causal.transfer import Synthetic, fit_augmented, leave_one_out_error, one_class, synthesise  # noqa: E402
 from steelyard.data import independent_component_shift  # noqa: E402
 from steelyard.errors import InputError, MissingDomainError, MissingTargetError  # noqa: E402
+from steelyard.kernelregression import LeaveOneOutKernelRegressor  # noqa: E402
 
 QUICK = {"n_seeds": 1, "n_hidden": (5,), "weight_decay": (0.01,), "epochs": 4, "every": 2, "random_state": 0}
 

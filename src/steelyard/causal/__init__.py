@@ -3,7 +3,6 @@
 from steelyard.causal.assumption import Assumption
 from steelyard.causal.ica import NonlinearICA
 from steelyard.causal.inflate import inflate
-from steelyard.causal.predictor import LeaveOneOutKernelRegressor
 from steelyard.causal.transfer import CausalTransferRegressor
 
-__all__ = ["Assumption", "CausalTransferRegressor", "LeaveOneOutKernelRegressor", "NonlinearICA", "inflate"]
+__all__ = ["Assumption", "CausalTransferRegressor", "NonlinearICA", "inflate"]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from steelyard.arrays import FloatArray
-from steelyard.causal.predictor import median_distance
 from steelyard.check import generator
+from steelyard.kernelregression import median_distance
 from steelyard.kernels import gaussian
 
 

@@ -11,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from steelyard.arrays import FloatArray
 from steelyard.causal.contrast import Start, learn
-from steelyard.causal.domains import Scale, check_domains, scale_of
 from steelyard.causal.mechanism import Mechanisms
 from steelyard.check import check_count, check_range, forget_fit, generator
+from steelyard.domains import Scale, check_domains, scale_of
 
 
 class Mechanism:

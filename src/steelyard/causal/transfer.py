@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,20 +10,19 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import Progress
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.svm import OneClassSVM
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from steelyard.arrays import FloatArray, IntArray
 from steelyard.causal.assumption import Assumption, independence_p_value
 from steelyard.causal.contrast import Checkpoint, Start, learn
-from steelyard.causal.domains import Scale, check_domains, scale_of
 from steelyard.causal.ica import Mechanism
 from steelyard.causal.inflate import combinations
 from steelyard.causal.mechanism import Mechanisms
-from steelyard.causal.predictor import LeaveOneOutKernelRegressor
-from steelyard.check import check_count, check_range, forget_fit, generator, match_columns
-from steelyard.errors import InputError, MissingTargetError
+from steelyard.check import check_count, check_range, forget_fit, generator
+from steelyard.domains import Scale, check_domains, check_labelled_target, scale_of
+from steelyard.kernelregression import fit_scored
 from steelyard.target import Target
 
 
@@ -58,8 +56,7 @@ def synthesise(mechanisms: Mechanisms, Z: FloatArray, origin: IntArray, svm: One
 def fit_augmented(regressor: Any, Z: FloatArray, made: FloatArray) -> Any:
     """A fit on original and synthetic rows; where the regressor can, its settings are chosen by the original ones."""
     rows = np.vstack([Z, made])
-    chosen = {"scored": np.arange(len(Z))} if "scored" in inspect.signature(regressor.fit).parameters else {}
-    return clone(regressor).fit(rows[:, :-1], rows[:, -1], **chosen)
+    return fit_scored(regressor, rows[:, :-1], rows[:, -1], np.arange(len(Z)))
 
 
 def leave_one_out_error(regressor: Any, Z: FloatArray, synthetic: Synthetic | None) -> float:
@@ -168,11 +165,6 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, *, domain: Any = None, target: Target | None = None) -> CausalTransferRegressor:
         """Learn from the rows of the source domains and ``target=Target(X, y)``, the labelled rows of the new one."""
-        if not isinstance(target, Target) or target.y is None:
-            raise MissingTargetError(
-                "CausalTransferRegressor needs a few rows of the target with labels: fit(X, y, domain=..., target="
-                "Target(X_new, y_new))."
-            )
         forget_fit(self)
         source, few = self._tables(X, y, target)
         numbers, names = check_domains(domain, len(source), source.shape[1], type(self).__name__)
@@ -187,19 +179,10 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
         self.assumption_ = self._assumption(source, numbers, names, rng)
         return self
 
-    def _tables(self, X: Any, y: Any, target: Target) -> tuple[FloatArray, FloatArray]:
+    def _tables(self, X: Any, y: Any, target: Target | None) -> tuple[FloatArray, FloatArray]:
         """Source and target rows, labels last."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        there = check_array(match_columns(target, X), dtype=np.float64, input_name="the target")
-        labels = column_or_1d(check_array(target.y, ensure_2d=False, dtype=np.float64, input_name="target.y"))
-        if there.shape[1] != X.shape[1] or len(there) != len(labels):
-            raise InputError(
-                f"The target has {there.shape} inputs and {labels.shape} labels; {X.shape[1]} columns and a label for "
-                "each row are needed."
-            )
-        if len(there) < 2:
-            raise InputError("The target has one row; two are needed to leave one out, and six or more are better.")
-        return np.column_stack([X, y]), np.column_stack([there, labels])
+        return np.column_stack([X, y]), np.column_stack(check_labelled_target(target, X, type(self).__name__))
 
     def _learn(self, source: FloatArray, numbers: IntArray, rng: np.random.Generator) -> list[Checkpoint]:
         pairs = [(h, decay) for h in self.n_hidden for decay in self.weight_decay]
@@ -227,11 +210,10 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
 
     def _choose(self, checkpoints: list[Checkpoint], few: FloatArray, origin: IntArray, svm: OneClassSVM) -> None:
         """Score every candidate by leaving out rows of the target, and fit the best."""
-        regressor = LeaveOneOutKernelRegressor() if self.regressor is None else self.regressor
         made = [synthesise(checkpoint.mechanisms, few, origin, svm) for checkpoint in checkpoints]
         self.epochs_ = np.array([checkpoint.epoch for checkpoint in checkpoints])
-        self.loo_target_only_ = leave_one_out_error(regressor, few, None)
-        self.loo_ = np.array([[leave_one_out_error(regressor, few, one) for one in each] for each in made])
+        self.loo_target_only_ = leave_one_out_error(self.regressor, few, None)
+        self.loo_ = np.array([[leave_one_out_error(self.regressor, few, one) for one in each] for each in made])
         self.acceptance_ = np.array([[one.acceptance for one in each] for each in made])
         self.n_dropped_ = np.array([[one.n_dropped for one in each] for each in made])
         n_average = check_count("n_average", self.n_average)
@@ -242,9 +224,9 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
         gains = self.loo_[first] < self.loo_target_only_
         self.transferred_ = bool(len(self.synthetic_)) and bool(gains or not self.fallback)
         if self.fallback and not gains:
-            self.regressors_ = [fit_augmented(regressor, few, few[:0])]
+            self.regressors_ = [fit_augmented(self.regressor, few, few[:0])]
         else:
-            self.regressors_ = [fit_augmented(regressor, few, made[i][j].rows) for i, j in best[:n_average]]
+            self.regressors_ = [fit_augmented(self.regressor, few, made[i][j].rows) for i, j in best[:n_average]]
 
     def _assumption(self, source: FloatArray, numbers: IntArray, names: Any, rng: np.random.Generator) -> Assumption:
         recovered = self.mechanism_.components(self.scale_.back(source))

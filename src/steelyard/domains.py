@@ -1,4 +1,4 @@
-"""Tables of several domains: what is asked of them, and their rows as one standardised table."""
+"""Tables of several domains and a target with few labelled rows: what is asked of them, and their scale."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_array, column_or_1d
 
 from steelyard.arrays import FloatArray, IntArray
-from steelyard.errors import InputError, MissingDomainError
+from steelyard.check import match_columns
+from steelyard.errors import InputError, MissingDomainError, MissingTargetError
+from steelyard.target import Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,3 +55,21 @@ def check_domains(domain: Any, n_rows: int, n_columns: int, who: str) -> tuple[I
             f"({n_columns}). Leave the domain out, or put it together with another."
         )
     return numbers, names
+
+
+def check_labelled_target(target: Target | None, X: FloatArray, who: str) -> tuple[FloatArray, FloatArray]:
+    """Inputs and labels of the target, at least two rows, with the columns of X."""
+    if not isinstance(target, Target) or target.y is None:
+        raise MissingTargetError(
+            f"{who} needs a few rows of the target with labels: fit(X, y, ..., target=Target(X_new, y_new))."
+        )
+    there = check_array(match_columns(target, X), dtype=np.float64, input_name="the target")
+    labels = column_or_1d(check_array(target.y, ensure_2d=False, dtype=np.float64, input_name="target.y"))
+    if there.shape[1] != X.shape[1] or len(there) != len(labels):
+        raise InputError(
+            f"The target has inputs of shape {there.shape} and {len(labels)} labels; {X.shape[1]} columns and a label "
+            "for each row are needed."
+        )
+    if len(there) < 2:
+        raise InputError("The target has one row; two are needed to leave one out, and six or more are better.")
+    return there, labels

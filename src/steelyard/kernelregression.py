@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 from scipy.spatial.distance import pdist
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from steelyard.arrays import FloatArray, IntArray
@@ -43,7 +44,7 @@ class LeaveOneOutKernelRegressor(RegressorMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from steelyard.causal import LeaveOneOutKernelRegressor
+    >>> from steelyard.kernelregression import LeaveOneOutKernelRegressor
     >>> X = np.linspace(0, 3, 30)[:, None]
     >>> model = LeaveOneOutKernelRegressor().fit(X, np.sin(X[:, 0]))
     >>> bool(abs(model.predict([[1.5]])[0] - np.sin(1.5)) < 0.01)
@@ -54,16 +55,15 @@ class LeaveOneOutKernelRegressor(RegressorMixin, BaseEstimator):
         self.penalty = penalty
         self.lambdas = lambdas
 
-    def fit(
-        self, X: Any, y: Any, *, sample_weight: Any = None, scored: IntArray | None = None
-    ) -> LeaveOneOutKernelRegressor:
+    def fit(self, X: Any, y: Any, *, weights: Any = None, scored: IntArray | None = None) -> LeaveOneOutKernelRegressor:
         """Fit on all rows; the leave-one-out errors of the rows numbered in `scored` choose λ, or those of all rows.
 
-        With weights both the fit and the leave-one-out errors are weighted.
+        With importance weights both the fit and the leave-one-out errors are weighted; a row without weight stays a
+        centre of the kernel.
         """
         if self.penalty not in PENALTIES:
             raise ParameterError(f"penalty must be one of {PENALTIES}; got {self.penalty!r}.")
-        if sample_weight is not None and self.penalty == "norm":
+        if weights is not None and self.penalty == "norm":
             raise ParameterError('Weights are for penalty="coefficients".')
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         grid = check_grid("lambdas", self.lambdas)
@@ -72,7 +72,7 @@ class LeaveOneOutKernelRegressor(RegressorMixin, BaseEstimator):
             raise InputError("scored names no row, so nothing can choose λ.")
         self.rows_, self.width_ = X, median_distance(X)
         kernel = gaussian(X, X, self.width_)
-        weight = check_weights(sample_weight, len(y))
+        weight = check_weights(weights, len(y))
         if weight is None:
             path = leave_one_out(kernel, y, grid, self.penalty)
         else:
@@ -89,6 +89,13 @@ class LeaveOneOutKernelRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return gaussian(X, self.rows_, self.width_) @ self.coefficients_
+
+
+def fit_scored(regressor: Any, X: FloatArray, y: FloatArray, scored: IntArray) -> Any:
+    """A copy of a regressor, fitted; where it can, its settings are chosen by the rows numbered in `scored`."""
+    model = LeaveOneOutKernelRegressor() if regressor is None else clone(regressor)
+    chosen = {"scored": scored} if "scored" in inspect.signature(model.fit).parameters else {}
+    return model.fit(X, y, **chosen)
 
 
 def median_distance(X: FloatArray) -> float:

@@ -1,0 +1,37 @@
+"""What the baselines share: source rows, a few labelled rows of the target, and a prediction for the target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from steelyard.arrays import FloatArray
+from steelyard.check import forget_fit
+from steelyard.domains import check_labelled_target
+from steelyard.target import Target
+
+
+class FewShotRegressor(RegressorMixin, BaseEstimator):
+    """fit(X, y, domain=..., target=Target(X, y)), where the target has a few labelled rows.
+
+    Subclasses learn in `_learn` and leave a `model_` that predicts.
+    """
+
+    def fit(self, X: Any, y: Any, *, domain: Any = None, target: Target | None = None) -> Any:
+        """Learn from source rows and the labelled rows of the target; the domains of source rows are not used."""
+        forget_fit(self)
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        self._learn(X, y, *check_labelled_target(target, X, type(self).__name__))
+        return self
+
+    def _learn(self, X: FloatArray, y: FloatArray, target_X: FloatArray, target_y: FloatArray) -> None:
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> FloatArray:
+        """Predicted labels of rows of the target."""
+        check_is_fitted(self)
+        found: FloatArray = self.model_.predict(validate_data(self, X, dtype=np.float64, reset=False))
+        return found

@@ -1,0 +1,163 @@
+"""Baselines of few labelled target rows: against plain fits, and boosting against rounds worked out by hand."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.tree import DecisionTreeRegressor
+
+from steelyard import RULSIF, Target
+from steelyard.baselines import (
+    JointlyWeightedRegressor,
+    SourceAndTargetRegressor,
+    SourceOnlyRegressor,
+    TargetOnlyRegressor,
+    TwoStageTrAdaBoostR2,
+)
+from steelyard.baselines.boosting import Committee, boost, let_go
+from steelyard.errors import InputError, MissingTargetError, ParameterError
+from steelyard.kernelregression import LeaveOneOutKernelRegressor
+
+EVERY = [
+    TargetOnlyRegressor(),
+    SourceOnlyRegressor(),
+    SourceAndTargetRegressor(),
+    JointlyWeightedRegressor(random_state=0),
+    TwoStageTrAdaBoostR2(n_steps=3, n_estimators=3, random_state=0),
+]
+
+
+def tables(seed=0):
+    rng = np.random.default_rng(seed)
+    X, there = rng.normal(size=(60, 2)), rng.normal(0.5, 1, size=(7, 2))
+    return X, np.sin(X[:, 0]) + X[:, 1], there, np.sin(there[:, 0]) + there[:, 1] + 1
+
+
+@pytest.mark.parametrize("model", EVERY, ids=lambda model: type(model).__name__)
+def test_contract(model):
+    X, y, there, labels = tables()
+    before = X.copy()
+    one = clone(model).fit(X, y, domain=np.arange(60) % 3, target=Target(there, labels))
+    two = clone(model).fit(X, y, target=Target(there, labels))
+    np.testing.assert_array_equal(one.predict(there), two.predict(there))
+    np.testing.assert_array_equal(X, before)
+    assert clone(model).get_params() == model.get_params()
+    with pytest.raises(MissingTargetError, match=f"{type(model).__name__} needs a few rows of the target"):
+        clone(model).fit(X, y)
+    with pytest.raises(MissingTargetError):
+        clone(model).fit(X, y, target=Target(there))
+    with pytest.raises(InputError, match="one row"):
+        clone(model).fit(X, y, target=Target(there[:1], labels[:1]))
+    with pytest.raises(InputError, match="label for each row"):
+        clone(model).fit(X, y, target=Target(there, labels[:-1]))
+
+
+def test_the_plain_three_are_plain_fits():
+    X, y, there, labels = tables()
+    target = Target(there, labels)
+    np.testing.assert_allclose(
+        TargetOnlyRegressor(Ridge()).fit(X, y, target=target).predict(X), Ridge().fit(there, labels).predict(X)
+    )
+    np.testing.assert_allclose(
+        SourceOnlyRegressor(Ridge()).fit(X, y, target=target).predict(X), Ridge().fit(X, y).predict(X)
+    )
+    rows, values = np.vstack([there, X]), np.concatenate([labels, y])
+    by_target = LeaveOneOutKernelRegressor().fit(rows, values, scored=np.arange(7))
+    by_all = LeaveOneOutKernelRegressor().fit(rows, values)
+    assert by_target.lambda_ != by_all.lambda_
+    for name, expected in (("target", by_target), ("all", by_all)):
+        found = SourceAndTargetRegressor(scored=name).fit(X, y, target=target)
+        np.testing.assert_allclose(found.predict(X), expected.predict(X))
+    with pytest.raises(ParameterError, match="scored must be"):
+        SourceAndTargetRegressor(scored="source").fit(X, y, target=target)
+
+
+def test_joint_weights_are_those_of_rulsif():
+    X, y, there, labels = tables()
+    found = JointlyWeightedRegressor(alpha=0.95, random_state=3).fit(X, y, target=Target(there, labels))
+    ratio = RULSIF(0.95, random_state=3).fit(np.column_stack([X, y]), target=np.column_stack([there, labels]))
+    np.testing.assert_allclose(found.weights_, ratio.weights_)
+    np.testing.assert_allclose(
+        found.predict(there), LeaveOneOutKernelRegressor().fit(X, y, weights=ratio.weights_).predict(there)
+    )
+
+
+def test_first_two_steps_of_boosting_by_hand():
+    """With a learner that draws nothing: e of the step's fit, β by bisection, and the share that is prescribed."""
+    X, y, there, labels = tables()
+    model = TwoStageTrAdaBoostR2(LinearRegression(), n_steps=5, n_estimators=2, random_state=0)
+    model.fit(X, y, target=Target(there, labels))
+    rows, values = np.vstack([X, there]), np.concatenate([y, labels])
+    weights = np.full(67, 1 / 67)
+    for step in range(2):
+        np.testing.assert_allclose(model.weights_[step], weights, rtol=1e-6)
+        far = np.abs(LinearRegression().fit(rows, values, sample_weight=weights).predict(rows) - values)
+        share = far / far.max()
+        goal = 7 / 67 + (step + 1) / 4 * (1 - 7 / 67)
+        low, high = 0.0, 1.0
+        for _ in range(200):
+            beta = (low + high) / 2
+            trial = np.concatenate([weights[:60] * beta ** share[:60], weights[60:]])
+            low, high = (low, beta) if trial[60:].sum() / trial.sum() < goal else (beta, high)
+        weights = trial / trial.sum()
+        assert weights[60:].sum() == pytest.approx(goal, rel=1e-9)
+    np.testing.assert_allclose(model.weights_[2], weights, rtol=1e-6)
+    assert model.step_ == np.argmin(model.loo_)
+    assert model.loo_.shape == (5,)
+
+
+def test_two_rounds_of_the_inner_boosting_by_hand():
+    X, y, there, labels = tables()
+    rows, values = np.vstack([X, there]), np.concatenate([y, labels])
+    start = np.random.default_rng(1).uniform(0.5, 1.5, 67)
+    start /= start.sum()
+    found = boost(LinearRegression(), rows, values, start, 7, 2, np.random.default_rng(5))
+    rng, weights, votes, members = np.random.default_rng(5), start.copy(), [], []
+    for _ in range(2):
+        drawn = rng.choice(67, 67, p=weights)
+        members.append(LinearRegression().fit(rows[drawn], values[drawn]))
+        far = np.abs(members[-1].predict(rows) - values)
+        error = sum(w * e for w, e in zip(weights, far / far.max(), strict=True))
+        assert error < 0.5
+        beta = error / (1 - error)
+        votes.append(np.log(1 / beta))
+        changed = weights.copy()
+        for i in range(60, 67):
+            changed[i] *= beta ** (1 - far[i] / far.max())
+        changed[60:] *= weights[60:].sum() / changed[60:].sum()
+        np.testing.assert_array_equal(changed[:60], weights[:60])  # source rows never change
+        weights = changed
+    np.testing.assert_allclose(found.votes, votes)
+    for one, other in zip(found.members, members, strict=True):
+        np.testing.assert_allclose(one.coef_, other.coef_)
+
+
+def test_a_committee_says_the_weighted_median():
+    class Says:
+        def __init__(self, value):
+            self.value = value
+
+        def predict(self, X):
+            return np.full(len(X), self.value)
+
+    committee = Committee([Says(5.0), Says(1.0), Says(3.0)], np.array([0.2, 0.45, 0.35]))
+    np.testing.assert_array_equal(committee.predict(np.zeros((2, 1))), [3.0, 3.0])
+
+
+def test_letting_go_when_no_beta_is_small_enough():
+    weights, share = np.full(6, 1 / 6), np.array([0.0, 0.0, 0.5, 1.0, 0.1, 0.2])
+    found = let_go(weights, share, 2, 0.9)  # two source rows without error would keep half of the weight
+    assert found[4:].sum() == pytest.approx(0.9)
+    np.testing.assert_allclose(found[:4], [0.05, 0.05, 0, 0])
+
+
+def test_trees_are_the_default_and_a_seed_gives_the_same():
+    X, y, there, labels = tables()
+    models = [
+        TwoStageTrAdaBoostR2(n_steps=4, n_estimators=4, random_state=seed).fit(X, y, target=Target(there, labels))
+        for seed in (1, 1, 2)
+    ]
+    assert isinstance(models[0].model_.members[0], DecisionTreeRegressor)
+    assert models[0].model_.members[0].max_depth == 6
+    np.testing.assert_array_equal(models[0].loo_, models[1].loo_)
+    assert not np.array_equal(models[0].loo_, models[2].loo_)
