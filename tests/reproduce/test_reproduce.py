@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import steelyard
 from steelyard.cli import app
 from steelyard.errors import CellError, OutputError, ParameterError
-from steelyard.reproduce import EXPERIMENTS, LATER, benchmark, toy
+from steelyard.reproduce import EXPERIMENTS, benchmark, toy
 from steelyard.reproduce.plan import Cell, Experiment, printed, stream
 from steelyard.reproduce.report import Entry, Section, markdown
 from steelyard.reproduce.runner import compute, run_missing
@@ -352,10 +352,10 @@ def test_published_results_are_what_the_code_computes(request, tmp_path, name, c
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_list_explains_what_there_is_and_what_comes_later():
+def test_the_list_explains_what_there_is():
     said = reproduce("--list")
     assert said.exit_code == 0
-    for name in (*EXPERIMENTS, *LATER):
+    for name in EXPERIMENTS:
         assert name in said.output
     assert "--set judge_eta=0.5" in said.output
     assert reproduce().output == said.output
@@ -365,7 +365,6 @@ def test_the_list_explains_what_there_is_and_what_comes_later():
     ("words", "message"),
     [
         (["tabel1"], "There is no table 'tabel1'; there are toy, benchmark"),
-        (["gasoline"], "not here yet"),
         (["toy", "--set", "colour=red"], "has no setting 'colour'"),
         (["toy", "--set", "rule"], "name=value is needed"),
         (["toy", "--set", "n_centers=many"], "cannot be read"),

@@ -1,5 +1,6 @@
 """Data to learn and to test with: toy problems, shifts made to measure, loaders of the published tables and images."""
 
+from steelyard.data.gasoline import Gasoline, load_gasoline
 from steelyard.data.images import Images, load_images
 from steelyard.data.loaders import Table, data_folder, load_table, table_names
 from steelyard.data.shifts import (
@@ -15,6 +16,7 @@ from steelyard.data.shifts import (
 from steelyard.data.toy import GaussianPair, gaussian_pair, sinc_toy
 
 __all__ = [
+    "Gasoline",
     "GaussianPair",
     "Images",
     "Table",
@@ -26,6 +28,7 @@ __all__ = [
     "gaussian_pair",
     "independent_component_shift",
     "label_noise",
+    "load_gasoline",
     "load_images",
     "load_table",
     "natural_split",

@@ -6,6 +6,7 @@ from steelyard.reproduce import (
     choice,
     class_prior,
     coupling,
+    gasoline,
     images,
     images_choice,
     label_noise,
@@ -22,13 +23,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         images_choice.EXPERIMENT,
         class_prior.EXPERIMENT,
         label_noise.EXPERIMENT,
+        gasoline.EXPERIMENT,
         coupling.EXPERIMENT,
         calibration.EXPERIMENT,
         choice.EXPERIMENT,
     )
-}
-
-# What the survey has beyond these, for `--list`.
-LATER = {
-    "gasoline": "Table 7: OECD gasoline demand, causal mechanism transfer (section 7).",
 }

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from steelyard.errors import ParameterError
-from steelyard.reproduce import EXPERIMENTS, LATER
+from steelyard.reproduce import EXPERIMENTS
 from steelyard.reproduce.deep_runner import run_deep
 from steelyard.reproduce.plan import Cell, Experiment, Settings, printed
 from steelyard.reproduce.report import environment, show, write
@@ -22,16 +22,13 @@ from steelyard.reproduce.summary import summarise
 
 
 def list_tables(console: Console) -> None:
-    """Every table, its settings, and what of the survey comes later."""
+    """Every table and its settings."""
     for experiment in EXPERIMENTS.values():
         console.print(f"[bold]{experiment.name}[/]  {escape(experiment.title)}")
         console.print(f"  {escape(experiment.explains)}")
         for name, setting in experiment.settings.items():
             console.print(f"  --set {name}={setting.default}  [dim]{escape(setting.meaning)}[/]", highlight=False)
         console.print()
-    console.print("Not here yet:")
-    for name, what in LATER.items():
-        console.print(f"  [bold]{name}[/]  {what}")
 
 
 def reproduce_table(
@@ -111,6 +108,9 @@ def _compute(
     console: Console,
 ) -> None:
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}")
+    if experiment.before is not None and missing:
+        with console.status("What the cells share is computed first"):
+            experiment.before(missing, settings, seed, jobs)
     try:
         with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as progress:
             task = progress.add_task(experiment.name, total=len(cells), completed=len(cells) - len(missing))
@@ -127,8 +127,6 @@ def _day(seconds: int) -> str:
 def _experiment(name: str) -> Experiment:
     if name in EXPERIMENTS:
         return EXPERIMENTS[name]
-    if name in LATER:
-        raise ParameterError(f"{name} is not here yet ({LATER[name]}) There are {', '.join(EXPERIMENTS)}.")
     raise ParameterError(f"There is no table {name!r}; there are {', '.join(EXPERIMENTS)}. --list explains them.")
 
 

@@ -51,6 +51,8 @@ class Experiment:
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda settings: settings  # reads what settings point to
     controls: frozenset[str] = frozenset()  # methods that are shown but do not compete for best
     trials: int = 100
+    # What must be there before cells are computed side by side: cells, settings, seed, processes.
+    before: Callable[[Any, Settings, int, int], None] | None = None
     # Deep tables: what trains the trials of a method on a data set side by side, and which groups come first.
     job: Callable[[str, str, list[int], Settings, int, str], Any] | None = None
     urgency: Callable[[str, str], int] = lambda data, method: 0
