@@ -114,11 +114,10 @@ def train(kind: str, repetition: int, settings: Settings, seed: int) -> Path:
     from steelyard.causal.contrast import Start, learn
 
     what, names = KINDS[kind], countries()
-    numbers = {name: k for k, name in enumerate(names)}
     panel = load_panel()
     Z = torch.tensor(np.array([standardised(name, what.leak)[0] for name in names]), dtype=torch.float32)
-    labels = [[numbers[c] for c in panel.country[panel.country != name].tolist()] for name in names]
-    domain = torch.tensor([[k - (k > place) for k in row] for place, row in enumerate(labels)])
+    sources = [panel.country[panel.country != name].tolist() for name in names]
+    domain = torch.tensor([[list(dict.fromkeys(each)).index(name) for name in each] for each in sources])
     every = settings["every"] if what.per_split else settings["every_of_ours"]
     copies = SPLITS if what.per_split else settings["seeds"]
     if not what.trained:  # as many candidates as the trained ones have
