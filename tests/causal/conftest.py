@@ -1,13 +1,8 @@
-"""One thread: the networks are too small for two to help."""
+"""One thread of PyTorch a process: tests run side by side, and threads that wait for each other spin."""
 
-import pytest
+from importlib.util import find_spec
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.causal needs it")
+if find_spec("torch") is not None:
+    import torch
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
