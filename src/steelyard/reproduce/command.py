@@ -81,7 +81,9 @@ def reproduce_table(
         "seed": seed,
         "trials": [trials.start, trials.stop - 1],
         "computed": [_day(min(dates)), _day(max(dates))],
-        "cpu_seconds": round(sum(outcome.seconds for outcome in outcomes.values()), 1),
+        "cpu_seconds" if experiment.job is None else "seconds_of_the_device": round(
+            sum(outcome.seconds for outcome in outcomes.values()), 1
+        ),
         "computed_with": environments,
     }
     for path in write(experiment, summary, run, folder):
