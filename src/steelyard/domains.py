@@ -32,8 +32,8 @@ class Scale:
 
 def scale_of(Z: FloatArray) -> Scale:
     """Of the rows of a table."""
-    spread = Z.std(axis=0)
-    return Scale(Z.mean(axis=0), np.where(spread > 0, spread, 1.0))
+    # By the range: the standard deviation of a constant such as 0.1 is not zero but rounding.
+    return Scale(Z.mean(axis=0), np.where(np.ptp(Z, axis=0) > 0, Z.std(axis=0), 1.0))
 
 
 def check_domains(domain: Any, n_rows: int, n_columns: int, who: str) -> tuple[IntArray, Any]:
@@ -43,7 +43,15 @@ def check_domains(domain: Any, n_rows: int, n_columns: int, who: str) -> tuple[I
     labels = np.asarray(domain)
     if labels.shape != (n_rows,):
         raise InputError(f"domain must have one value for each of {n_rows} rows; got an array of shape {labels.shape}.")
-    names, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    missing = [i for i, name in enumerate(labels.tolist()) if name is None or name != name]
+    if missing:
+        raise InputError(
+            f"domain is missing for {len(missing)} rows, the first of them row {missing[0]}. Drop the rows."
+        )
+    try:
+        names, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    except TypeError as error:
+        raise InputError("domain mixes kinds of values that have no order, such as numbers and text.") from error
     if len(names) < 2:
         raise InputError(
             f"{who} learns from what differs between domains and needs at least two; all rows are of {names[0]}."
@@ -57,17 +65,18 @@ def check_domains(domain: Any, n_rows: int, n_columns: int, who: str) -> tuple[I
     return numbers, names
 
 
-def check_labelled_target(target: Target | None, X: FloatArray, who: str) -> tuple[FloatArray, FloatArray]:
-    """Inputs and labels of the target, at least two rows, with the columns of X."""
+def check_labelled_target(target: Target | None, X: Any, who: str) -> tuple[FloatArray, FloatArray]:
+    """Inputs and labels of the target, at least two rows, with the columns of the source table as it came."""
     if not isinstance(target, Target) or target.y is None:
         raise MissingTargetError(
             f"{who} needs a few rows of the target with labels: fit(X, y, ..., target=Target(X_new, y_new))."
         )
     there = check_array(match_columns(target, X), dtype=np.float64, input_name="the target")
     labels = column_or_1d(check_array(target.y, ensure_2d=False, dtype=np.float64, input_name="target.y"))
-    if there.shape[1] != X.shape[1] or len(there) != len(labels):
+    n_columns = np.shape(X)[1]
+    if there.shape[1] != n_columns or len(there) != len(labels):
         raise InputError(
-            f"The target has inputs of shape {there.shape} and {len(labels)} labels; {X.shape[1]} columns and a label "
+            f"The target has inputs of shape {there.shape} and {len(labels)} labels; {n_columns} columns and a label "
             "for each row are needed."
         )
     if len(there) < 2:

@@ -96,6 +96,10 @@ class NoShiftWarning(SteelyardWarning):
     """The rows hold nothing to tell source and target apart: every weight is 1."""
 
 
+class NothingTransferredWarning(SteelyardWarning):
+    """Nothing of the source domains went into the result: it is that of the target's rows alone."""
+
+
 class FewEffectiveRowsWarning(SteelyardWarning):
     """A handful of rows carries nearly all the weight."""
 

@@ -56,17 +56,19 @@ def test_the_plain_three_are_plain_fits():
     X, y, there, labels = tables()
     target = Target(there, labels)
     np.testing.assert_allclose(
-        TargetOnlyRegressor(Ridge()).fit(X, y, target=target).predict(X), Ridge().fit(there, labels).predict(X)
+        TargetOnlyRegressor(Ridge(), standardize=False).fit(X, y, target=target).predict(X),
+        Ridge().fit(there, labels).predict(X),
     )
     np.testing.assert_allclose(
-        SourceOnlyRegressor(Ridge()).fit(X, y, target=target).predict(X), Ridge().fit(X, y).predict(X)
+        SourceOnlyRegressor(Ridge(), standardize=False).fit(X, y, target=target).predict(X),
+        Ridge().fit(X, y).predict(X),
     )
     rows, values = np.vstack([there, X]), np.concatenate([labels, y])
     by_target = LeaveOneOutKernelRegressor().fit(rows, values, scored=np.arange(7))
     by_all = LeaveOneOutKernelRegressor().fit(rows, values)
     assert by_target.lambda_ != by_all.lambda_
     for name, expected in (("target", by_target), ("all", by_all)):
-        found = SourceAndTargetRegressor(scored=name).fit(X, y, target=target)
+        found = SourceAndTargetRegressor(scored=name, standardize=False).fit(X, y, target=target)
         np.testing.assert_allclose(found.predict(X), expected.predict(X))
     with pytest.raises(ParameterError, match="scored must be"):
         SourceAndTargetRegressor(scored="source").fit(X, y, target=target)
@@ -74,7 +76,9 @@ def test_the_plain_three_are_plain_fits():
 
 def test_joint_weights_are_those_of_rulsif():
     X, y, there, labels = tables()
-    found = JointlyWeightedRegressor(alpha=0.95, random_state=3).fit(X, y, target=Target(there, labels))
+    found = JointlyWeightedRegressor(alpha=0.95, standardize=False, random_state=3).fit(
+        X, y, target=Target(there, labels)
+    )
     ratio = RULSIF(0.95, random_state=3).fit(np.column_stack([X, y]), target=np.column_stack([there, labels]))
     np.testing.assert_allclose(found.weights_, ratio.weights_)
     np.testing.assert_allclose(
@@ -85,7 +89,7 @@ def test_joint_weights_are_those_of_rulsif():
 def test_first_two_steps_of_boosting_by_hand():
     """With a learner that draws nothing: e of the step's fit, β by bisection, and the share that is prescribed."""
     X, y, there, labels = tables()
-    model = TwoStageTrAdaBoostR2(LinearRegression(), n_steps=5, n_estimators=2, random_state=0)
+    model = TwoStageTrAdaBoostR2(LinearRegression(), n_steps=5, n_estimators=2, standardize=False, random_state=0)
     model.fit(X, y, target=Target(there, labels))
     rows, values = np.vstack([X, there]), np.concatenate([y, labels])
     weights = np.full(67, 1 / 67)
@@ -149,6 +153,27 @@ def test_letting_go_when_no_beta_is_small_enough():
     found = let_go(weights, share, 2, 0.9)  # two source rows without error would keep half of the weight
     assert found[4:].sum() == pytest.approx(0.9)
     np.testing.assert_allclose(found[:4], [0.05, 0.05, 0, 0])
+
+
+@pytest.mark.parametrize("model", EVERY[:4], ids=lambda model: type(model).__name__)
+def test_units_do_not_matter(model):
+    X, y, there, labels = tables()
+    one = clone(model).fit(X, y, target=Target(there, labels)).predict(there)
+    two = clone(model).fit(100 * X - 7, 5 * y + 1000, target=Target(100 * there - 7, 5 * labels + 1000))
+    np.testing.assert_allclose(two.predict(100 * there - 7), 5 * one + 1000, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_boosting_of_labels_that_fit_exactly(seed):
+    """Source rows without error keep all the source's weight; a member may then err on nothing that counts."""
+    rng = np.random.default_rng(seed)
+    X, there = (rng.integers(0, 3, (n, 2)).astype(float) for n in (30, 5))
+    y = (X[:, 0] == 1) * 1.0
+    y = np.where(rng.random(30) < 0.2, 1 - y, y)
+    model = TwoStageTrAdaBoostR2(n_steps=4, n_estimators=4, random_state=seed).fit(
+        X, y, target=Target(there, np.ones(5))
+    )
+    assert np.isfinite(model.predict(X)).all()
 
 
 def test_trees_are_the_default_and_a_seed_gives_the_same():

@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.causal needs it")
 
 from steelyard.causal import NonlinearICA  # noqa: E402
-from steelyard.causal.contrast import Start, contrast, expected_contrast, learn  # noqa: E402
+from steelyard.causal.contrast import Start, contrast, domain_weights, expected_contrast, learn  # noqa: E402
 from steelyard.causal.mechanism import Mechanisms  # noqa: E402
 from steelyard.errors import InputError, MissingDomainError  # noqa: E402
 
@@ -76,9 +76,14 @@ def test_contrast_by_hand_and_on_average():
     scores = torch.tensor([[[0.5, -1.0, 2.0], [0.0, 1.0, -2.0]]], dtype=torch.float64)
     labels, others = torch.tensor([[0, 2]]), torch.tensor([[1, 0]])
     by_hand = (np.log1p(np.exp(-0.5)) + np.log1p(np.exp(-1.0)) + np.log1p(np.exp(2.0)) + np.log1p(np.exp(0.0))) / 2
-    assert contrast(scores, labels, others).item() == pytest.approx(by_hand)
-    every = [contrast(scores, labels, torch.tensor([[a, b]])).item() for a in (1, 2) for b in (0, 1)]
-    assert expected_contrast(scores, labels).item() == pytest.approx(np.mean(every))
+    ones = torch.ones(1, 2, dtype=torch.float64)
+    assert contrast(scores, labels, others, ones).item() == pytest.approx(by_hand)
+    every = [contrast(scores, labels, torch.tensor([[a, b]]), ones).item() for a in (1, 2) for b in (0, 1)]
+    assert expected_contrast(scores, labels, ones).item() == pytest.approx(np.mean(every))
+    # Σ over domains of the mean over their rows, whatever their sizes.
+    labels = torch.tensor([[0, 0, 0, 1]])
+    weights = domain_weights(labels, 2, torch.float64)
+    np.testing.assert_allclose(weights, [[2 / 3, 2 / 3, 2 / 3, 2]])
 
 
 @pytest.mark.parametrize("n_columns", [2, 3])
@@ -101,6 +106,17 @@ def test_ica_is_the_same_from_a_seed_and_says_what_it_needs():
         NonlinearICA().fit(Z, domain=np.zeros(len(Z)))
     with pytest.raises(InputError, match="one value for each of 150 rows"):
         NonlinearICA().fit(Z, domain=domain[:-1])
+    with pytest.raises(InputError, match="There are 2 components; got 3 columns"):
+        NonlinearICA(**settings).fit(Z, domain=domain).inverse_transform(np.zeros((2, 3)))
+    missing = np.where(np.arange(150) == 4, np.nan, domain)
+    with pytest.raises(InputError, match="missing for 1 rows, the first of them row 4"):
+        NonlinearICA().fit(Z, domain=missing)
+    with pytest.raises(InputError, match="missing for 1 rows"):
+        NonlinearICA().fit(Z, domain=np.where(np.arange(150) == 4, None, domain.astype(object)))
+    mixed_kinds = domain.astype(object)
+    mixed_kinds[0] = "Austria"
+    with pytest.raises(InputError, match="have no order"):
+        NonlinearICA().fit(Z, domain=mixed_kinds)
     domain[0] = 77
     with pytest.raises(InputError, match="Domain 77 has 1 rows"):
         NonlinearICA().fit(Z, domain=domain)

@@ -8,13 +8,22 @@ from sklearn.linear_model import Ridge
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.causal needs it")
 
 from steelyard import Target  # noqa: E402
-from steelyard.causal import CausalTransferRegressor, inflate  # noqa: E402
+from steelyard.baselines import TargetOnlyRegressor  # noqa: E402
+from steelyard.causal import Assumption, CausalTransferRegressor, inflate  # noqa: E402
 from steelyard.causal.assumption import dependence, independence_p_value  # noqa: E402
 from steelyard.causal.transfer import Synthetic, fit_augmented, leave_one_out_error, one_class, synthesise  # noqa: E402
 from steelyard.data import independent_component_shift  # noqa: E402
-from steelyard.errors import InputError, MissingDomainError, MissingTargetError  # noqa: E402
+from steelyard.errors import (  # noqa: E402
+    ColumnMismatchError,
+    InputError,
+    MissingDomainError,
+    MissingTargetError,
+    NothingTransferredWarning,
+    ParameterError,
+)
 from steelyard.kernelregression import LeaveOneOutKernelRegressor  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore::steelyard.errors.NothingTransferredWarning")
 QUICK = {"n_seeds": 1, "n_hidden": (5,), "weight_decay": (0.01,), "epochs": 4, "every": 2, "random_state": 0}
 
 
@@ -34,9 +43,12 @@ def test_inflated_rows_are_all_combinations():
     assert inflated.shape == (64, 3)
     assert len(np.unique(inflated, axis=0)) == 64
     np.testing.assert_array_equal(inflated, np.stack([S[rows[:, j], j] for j in range(3)], axis=1))
-    part, rows = inflate(np.arange(400.0).reshape(50, 8), max_synthetic=500, random_state=1)
-    assert 490 < len(part) <= 500
-    np.testing.assert_array_equal(part, rows * 8 + np.arange(8))
+    for n in (50, 2**20):  # few enough to number all combinations, and too many
+        part, rows = inflate(np.arange(8.0 * n).reshape(n, 8), max_synthetic=500, random_state=1)
+        assert part.shape == (500, 8)
+        assert len(np.unique(rows, axis=0)) == 500
+        np.testing.assert_array_equal(part, rows * 8 + np.arange(8))
+    assert len(inflate(np.eye(2), max_synthetic=3, random_state=0)[0]) == 3
     with pytest.raises(InputError, match="at least one row"):
         inflate(np.zeros((0, 3)))
 
@@ -125,7 +137,8 @@ def test_fallback_is_the_target_alone():
     """Where leave-one-out says that transfer hurts, and where no synthetic row was accepted."""
     Z, domain, few, new = tables()
     far = few + 1000 * Z.std(axis=0)  # beyond all sources: nothing is accepted
-    away = fitted(CausalTransferRegressor(**QUICK, fallback=False), Z, domain, far)
+    with pytest.warns(NothingTransferredWarning, match="no synthetic row looks like a row of the sources"):
+        away = fitted(CausalTransferRegressor(**QUICK, fallback=False), Z, domain, far)
     assert not away.acceptance_.any()
     assert not away.transferred_
     scaled, asked = away.scale_.to(far), new + 1000 * Z.std(axis=0)
@@ -135,9 +148,11 @@ def test_fallback_is_the_target_alone():
     )
     rng = np.random.default_rng(0)
     noise = np.column_stack([few[:, :-1], rng.normal(size=6) * 1e-9])
-    flat = fitted(CausalTransferRegressor(**QUICK), Z, domain, noise)
+    with pytest.warns(NothingTransferredWarning, match="transfer hurts"):
+        flat = fitted(CausalTransferRegressor(**QUICK), Z, domain, noise)
     assert not flat.transferred_
-    assert len(flat.regressors_) == 1
+    alone = TargetOnlyRegressor().fit(Z[:, :-1], Z[:, -1], target=Target(noise[:, :-1], noise[:, -1]))
+    np.testing.assert_allclose(flat.predict(new[:, :-1]), alone.predict(new[:, :-1]), rtol=1e-9)
 
 
 def test_what_it_refuses():
@@ -163,12 +178,72 @@ def test_what_it_refuses():
         model.fit(X, np.where(np.arange(len(y)) == 3, np.nan, y), domain=domain, target=good)
 
 
-def test_constant_columns_and_many_combinations():
+@pytest.mark.parametrize("constant", [5.0, 0.1, 0.0])
+def test_constant_columns_and_many_combinations(constant):
+    """0.1 many times over has a standard deviation of 1e-17, which is none."""
     Z, domain, few, new = tables(n_few=20)
-    Z, few = (np.insert(rows, 0, 5.0, axis=1) for rows in (Z, few))
-    model = fitted(CausalTransferRegressor(Ridge(), **QUICK, max_synthetic=300), Z, domain, few)
-    assert len(model.synthetic_) <= 300
-    assert np.isfinite(model.predict(np.insert(new, 0, 5.0, axis=1)[:, :-1])).all()
+    Z, few, new = (np.insert(rows, 0, constant, axis=1) for rows in (Z, few, new))
+    model = fitted(CausalTransferRegressor(Ridge(), **QUICK, max_synthetic=300, fallback=False), Z, domain, few)
+    assert model.scale_.spread[0] == 1
+    assert 0 < len(model.synthetic_) <= 300
+    assert not model.n_dropped_.any()
+    found, alone = model.predict(new[:, :-1]), TargetOnlyRegressor(Ridge())
+    alone = alone.fit(Z[:, :-1], Z[:, -1], target=Target(few[:, :-1], few[:, -1])).predict(new[:, :-1])
+    assert np.abs(found - alone).max() < 5 * Z[:, -1].std()
+    flat = np.column_stack([Z[:, :-1], np.full(len(Z), constant)])
+    model = fitted(CausalTransferRegressor(Ridge(), **QUICK, max_synthetic=50, fallback=False), flat, domain, few)
+    assert np.isfinite(model.loo_).all()
+
+
+def test_frames_are_matched_by_their_columns():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    Z, domain, few, new = tables()
+    names = ["a", "b"]
+    X, there = pd.DataFrame(Z[:, :-1], columns=names), pd.DataFrame(few[:, :-1], columns=names)
+    expected = fitted(CausalTransferRegressor(**QUICK), Z, domain, few).predict(new[:, :-1])
+    model = CausalTransferRegressor(**QUICK)
+    for target in (there, there[["b", "a"]]):
+        found = model.fit(X, pd.Series(Z[:, -1]), domain=pd.Series(domain), target=Target(target, few[:, -1]))
+        np.testing.assert_allclose(found.predict(pd.DataFrame(new[:, :-1], columns=names)), expected)
+    with pytest.raises(ColumnMismatchError):
+        model.fit(X, Z[:, -1], domain=domain, target=Target(there.rename(columns={"a": "c"}), few[:, -1]))
+
+
+def test_settings_are_looked_at_before_anything_is_trained(monkeypatch):
+    def never(*args, **settings):
+        raise AssertionError("networks were trained")
+
+    monkeypatch.setattr("steelyard.causal.transfer.learn", never)
+    Z, domain, few, _ = tables()
+    for bad in ({"n_average": 0}, {"max_synthetic": 0}, {"n_hidden": ()}, {"weight_decay": -1}):
+        with pytest.raises(ParameterError):
+            fitted(CausalTransferRegressor(**(QUICK | bad)), Z, domain, few)
+
+
+def test_one_width_and_other_networks():
+    Z, domain, few, new = tables()
+    for other in ({"n_hidden": 4, "weight_decay": 0.1}, {"linear": True}, {"rotations": False}, {"standardize": False}):
+        model = fitted(CausalTransferRegressor(**(QUICK | other)), Z, domain, few)
+        assert np.isfinite(model.predict(new[:, :-1])).all()
+
+
+def test_twenty_rows_of_twelve_columns():
+    Z, domain, few, new = tables(n_few=20, n_columns=12)
+    model = fitted(CausalTransferRegressor(**QUICK, max_synthetic=100, fallback=False), Z, domain, few)
+    assert np.isfinite(model.predict(new[:, :-1])).all()
+
+
+def test_dependence_is_said_with_many_domains():
+    """Components (u, u²) in each of twelve domains."""
+    assert "no more than chance" in str(Assumption(12, 5, dict.fromkeys(range(12), 0.5)))
+    rng = np.random.default_rng(0)
+    p_values = {}
+    for k in range(12):
+        u = rng.normal(size=30)
+        p_values[k] = independence_p_value(np.column_stack([u, u**2]), random_state=k)
+    report = Assumption(12, 5, p_values)
+    assert report.p_value < 1e-6
+    assert "dependent in 12 of 12 domains, more than chance would have" in str(report)
 
 
 def test_independence_test_has_its_level_and_some_power():

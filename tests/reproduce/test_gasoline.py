@@ -62,7 +62,7 @@ def test_whole_table_tiny(tmp_path, monkeypatch):
     assert "Prop, authors' choices" in text
     assert "1.60 (0.42)" in text  # the survey's
     folders = sorted((tmp_path / "cache" / "steelyard" / "gasoline").iterdir())
-    assert len(folders) == 9  # three of each mode, one without the leak, untrained and linear ones
+    assert len(folders) == 13  # three of each mode and control, one without the leak
     assert "0 to compute" in run()
     assert (tmp_path / "gasoline_inflated.png").stat().st_size > 5000
     assert (tmp_path / "gasoline_gains.png").stat().st_size > 5000

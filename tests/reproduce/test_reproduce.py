@@ -135,6 +135,13 @@ def test_an_error_that_is_not_a_number_is_refused(monkeypatch):
 # --- statistics ------------------------------------------------------------------------------------------------------
 
 
+def test_one_shared_trial_makes_nothing_comparable():
+    marks = best_and_comparable({"a": np.array([10.0]), "b": np.array([60.0])})
+    assert [marks[name][0] for name in "ab"] == [True, False]
+    apart = {"a": np.array([1.0, 2.0, np.nan, np.nan]), "b": np.array([np.nan, 2.0, 3.0, 3.0])}
+    assert [best_and_comparable(apart)[name][0] for name in "ab"] == [True, False]
+
+
 def test_best_and_comparable_by_the_paired_t_test():
     rng = np.random.default_rng(0)
     common = rng.normal(0, 10, 50)  # pairing takes this out

@@ -10,21 +10,28 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from steelyard.arrays import FloatArray
 from steelyard.check import forget_fit
-from steelyard.domains import check_labelled_target
+from steelyard.domains import Scale, check_labelled_target, scale_of
 from steelyard.target import Target
 
 
 class FewShotRegressor(RegressorMixin, BaseEstimator):
     """fit(X, y, domain=..., target=Target(X, y)), where the target has a few labelled rows.
 
-    Subclasses learn in `_learn` and leave a `model_` that predicts.
+    Subclasses learn in `_learn` from standardised columns and leave a `model_` that predicts; columns and label are
+    standardised by the source rows where `standardize` is set.
     """
+
+    standardize: bool
 
     def fit(self, X: Any, y: Any, *, domain: Any = None, target: Target | None = None) -> Any:
         """Learn from source rows and the labelled rows of the target; the domains of source rows are not used."""
         forget_fit(self)
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        self._learn(X, y, *check_labelled_target(target, X, type(self).__name__))
+        few = np.column_stack(check_labelled_target(target, X, type(self).__name__))
+        source = np.column_stack(validate_data(self, X, y, dtype=np.float64, y_numeric=True))
+        n_columns = source.shape[1]
+        self.scale_ = scale_of(source) if self.standardize else Scale(np.zeros(n_columns), np.ones(n_columns))
+        source, few = self.scale_.to(source), self.scale_.to(few)
+        self._learn(source[:, :-1], source[:, -1], few[:, :-1], few[:, -1])
         return self
 
     def _learn(self, X: FloatArray, y: FloatArray, target_X: FloatArray, target_y: FloatArray) -> None:
@@ -33,5 +40,6 @@ class FewShotRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> FloatArray:
         """Predicted labels of rows of the target."""
         check_is_fitted(self)
-        found: FloatArray = self.model_.predict(validate_data(self, X, dtype=np.float64, reset=False))
-        return found
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        found: FloatArray = self.model_.predict((X - self.scale_.mean[:-1]) / self.scale_.spread[:-1])
+        return found * self.scale_.spread[-1] + self.scale_.mean[-1]

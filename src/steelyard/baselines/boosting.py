@@ -55,10 +55,10 @@ def boost(
         member = _seeded(estimator, rng).fit(X[drawn], y[drawn])
         far = np.abs(member.predict(X) - y)
         largest = far.max()
-        if largest <= 0:  # nothing is left to learn
-            return Committee([member], np.ones(1))
-        share = far / largest
+        share = far / largest if largest > 0 else far
         error = float(weights @ share)
+        if error <= 1e-12:  # nothing is left to learn of rows that count
+            return Committee([member], np.ones(1))
         if error >= 0.5:
             if not members:
                 members, votes = [member], [1.0]
@@ -109,6 +109,8 @@ class TwoStageTrAdaBoostR2(FewShotRegressor):
         S.
     n_estimators : int, default=50
         Of AdaBoost.R2 in every step.
+    standardize : bool, default=True
+        Columns and label, by the source rows.
     random_state : int, default=None
 
     Attributes
@@ -124,11 +126,13 @@ class TwoStageTrAdaBoostR2(FewShotRegressor):
         *,
         n_steps: int = 30,
         n_estimators: int = 50,
+        standardize: bool = True,
         random_state: int | None = None,
     ) -> None:
         self.estimator = estimator
         self.n_steps = n_steps
         self.n_estimators = n_estimators
+        self.standardize = standardize
         self.random_state = random_state
 
     def _learn(self, X: FloatArray, y: FloatArray, target_X: FloatArray, target_y: FloatArray) -> None:

@@ -15,8 +15,9 @@ from steelyard.kernelregression import fit_scored
 class TargetOnlyRegressor(FewShotRegressor):
     """A regressor on the labelled rows of the target ("TarOnly"); None is `LeaveOneOutKernelRegressor`."""
 
-    def __init__(self, regressor: Any = None) -> None:
+    def __init__(self, regressor: Any = None, *, standardize: bool = True) -> None:
         self.regressor = regressor
+        self.standardize = standardize
 
     def _learn(self, X: FloatArray, y: FloatArray, target_X: FloatArray, target_y: FloatArray) -> None:
         self.model_ = fit_scored(self.regressor, target_X, target_y, np.arange(len(target_y)))
@@ -29,8 +30,9 @@ class SourceOnlyRegressor(FewShotRegressor):
     `SourceAndTargetRegressor` with ``scored="all"``.
     """
 
-    def __init__(self, regressor: Any = None) -> None:
+    def __init__(self, regressor: Any = None, *, standardize: bool = True) -> None:
         self.regressor = regressor
+        self.standardize = standardize
 
     def _learn(self, X: FloatArray, y: FloatArray, target_X: FloatArray, target_y: FloatArray) -> None:
         self.model_ = fit_scored(self.regressor, X, y, np.arange(len(y)))
@@ -44,11 +46,14 @@ class SourceAndTargetRegressor(FewShotRegressor):
     regressor : estimator, default=None
         None is `LeaveOneOutKernelRegressor`; another chooses its own settings.
     scored : {"target", "all"}, default="target"
+    standardize : bool, default=True
+        Columns and label, by the source rows.
     """
 
-    def __init__(self, regressor: Any = None, *, scored: str = "target") -> None:
+    def __init__(self, regressor: Any = None, *, scored: str = "target", standardize: bool = True) -> None:
         self.regressor = regressor
         self.scored = scored
+        self.standardize = standardize
 
     def _learn(self, X: FloatArray, y: FloatArray, target_X: FloatArray, target_y: FloatArray) -> None:
         if self.scored not in ("target", "all"):

@@ -19,6 +19,8 @@ class JointlyWeightedRegressor(FewShotRegressor):
     ----------
     alpha : float, default=0.5
         Of the relative ratio p_target/(α p_target + (1 − α) p_source).
+    standardize : bool, default=True
+        Columns and label, by the source rows.
     random_state : int, default=None
 
     Attributes
@@ -26,8 +28,9 @@ class JointlyWeightedRegressor(FewShotRegressor):
     weights_ : of the source rows
     """
 
-    def __init__(self, *, alpha: float = 0.5, random_state: int | None = None) -> None:
+    def __init__(self, *, alpha: float = 0.5, standardize: bool = True, random_state: int | None = None) -> None:
         self.alpha = alpha
+        self.standardize = standardize
         self.random_state = random_state
 
     def _learn(self, X: FloatArray, y: FloatArray, target_X: FloatArray, target_y: FloatArray) -> None:

@@ -1,4 +1,14 @@
-"""Causal mechanism transfer (section 7): many source domains, a handful of labelled rows of the target."""
+"""Causal mechanism transfer (section 7): many source domains, a handful of labelled rows of the target.
+
+Needs the extra ``deep``.
+"""
+
+from steelyard.errors import DependencyError
+
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as error:
+    raise DependencyError("steelyard.causal needs PyTorch. Install it: pip install 'steelyard[deep]'.") from error
 
 from steelyard.causal.assumption import Assumption
 from steelyard.causal.ica import NonlinearICA

@@ -6,18 +6,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import binom
 
 from steelyard.arrays import FloatArray
 from steelyard.check import generator
 from steelyard.kernelregression import median_distance
 from steelyard.kernels import gaussian
 
+LEVEL = 0.05
+
 
 @dataclass(frozen=True)
 class Assumption:
     """What can be checked: are there enough domains, and are the recovered components independent in each?
 
-    `p_values` are of permutation tests, a domain each; small ones speak against independence.
+    `p_values` are of permutation tests, a domain each. By chance one in twenty is below 0.05; `p_value` is of the
+    hypothesis that no more are.
     """
 
     n_domains: int
@@ -29,13 +33,23 @@ class Assumption:
         """Whether the mixing can be identified by so many domains at all."""
         return self.n_domains >= self.domains_needed
 
+    @property
+    def dependent(self) -> list[Any]:
+        """Domains whose components look dependent, at 5 %."""
+        return [name for name, p in self.p_values.items() if p < LEVEL]
+
+    @property
+    def p_value(self) -> float:
+        """Chance of so many such domains or more, were the components independent in all."""
+        return float(binom.sf(len(self.dependent) - 1, len(self.p_values), LEVEL))
+
     def __str__(self) -> str:
-        dependent = [name for name, p in self.p_values.items() if p < 0.05 / len(self.p_values)]
-        first = f"{self.n_domains} domains; {self.domains_needed} or more are needed to identify the mechanism"
-        if not dependent:
-            return f"{first}. The components do not look dependent in any domain."
-        names = ", ".join(map(str, dependent))
-        return f"{first}. The components look dependent in {len(dependent)} of {len(self.p_values)} domains ({names})."
+        n = len(self.p_values)
+        verdict = "more than chance would have" if self.p_value < LEVEL else "no more than chance may have"
+        return (
+            f"{self.n_domains} domains; {self.domains_needed} or more are needed to identify the mechanism. Components "
+            f"look dependent in {len(self.dependent)} of {n} domains, {verdict} (p = {self.p_value:.2g})."
+        )
 
 
 def dependence(S: FloatArray) -> tuple[FloatArray, float]:

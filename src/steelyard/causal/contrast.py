@@ -65,18 +65,24 @@ class Checkpoint:
     losses: Tensor
 
 
-def contrast(scores: Tensor, labels: Tensor, others: Tensor) -> Tensor:
-    """Logistic loss of the right domain and of a wrong one, a mean for each network."""
+def contrast(scores: Tensor, labels: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+    """Logistic loss of the right domain and of a wrong one, a weighted mean for each network."""
     right = scores.gather(2, labels[..., None])[..., 0]
     wrong = scores.gather(2, others[..., None])[..., 0]
-    return (F.softplus(-right) + F.softplus(wrong)).mean(dim=1)
+    return (weights * (F.softplus(-right) + F.softplus(wrong))).mean(dim=1)
 
 
-def expected_contrast(scores: Tensor, labels: Tensor) -> Tensor:
+def expected_contrast(scores: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
     """The same, with the mean over all wrong domains."""
     right = scores.gather(2, labels[..., None])[..., 0]
     wrong = (F.softplus(scores).sum(dim=2) - F.softplus(right)) / (scores.shape[2] - 1)
-    return (F.softplus(-right) + wrong).mean(dim=1)
+    return (weights * (F.softplus(-right) + wrong)).mean(dim=1)
+
+
+def domain_weights(domain: Tensor, n_domains: int, dtype: torch.dtype) -> Tensor:
+    """Weights of rows (T, n) that give every domain of a table the same say, mean one."""
+    counts = torch.nn.functional.one_hot(domain, n_domains).sum(dim=1).to(dtype)
+    return domain.shape[1] / (n_domains * counts.gather(1, domain))
 
 
 def learn(
@@ -94,7 +100,8 @@ def learn(
 ) -> list[Checkpoint]:
     """Networks after every so many epochs; without an epoch, as they start.
 
-    They share nothing: each is what it would be alone. A wrong domain is drawn anew for every row of every batch.
+    They share nothing: each is what it would be alone. A wrong domain is drawn anew for every row of every batch, from
+    all the others.
 
     Parameters
     ----------
@@ -117,19 +124,20 @@ def learn(
     decays = [decay.reshape(-1, *[1] * (p.ndim - 1)) for p in parameters]
     optimiser = torch.optim.Adam(parameters, lr=RATE)
     streams = [torch.Generator().manual_seed(start.seed + 2) for start in starts]
+    weights = domain_weights(domain, n_domains, Z.dtype)
     first: Tensor | None = None
     found = []
     for epoch in range(max(epochs, 1)):
         order = torch.stack([torch.randperm(n_rows, generator=s)[: n_steps * batch_size] for s in streams])
         apart = torch.stack([torch.randint(1, n_domains, order.shape[1:], generator=s) for s in streams])
-        rows, labels = Z[table[:, None], order], domain[table[:, None], order]
+        rows, labels, shares = (values[table[:, None], order] for values in (Z, domain, weights))
         others = (labels + apart) % n_domains
         if not epoch:
             mechanisms.standardise(rows[:, :batch_size])
         for step in range(n_steps if epochs else 0):
             here = slice(step * batch_size, (step + 1) * batch_size)
             scores = classifiers.scores(mechanisms.components(rows[:, here]))
-            loss = contrast(scores, labels[:, here], others[:, here])
+            loss = contrast(scores, labels[:, here], others[:, here], shares[:, here])
             if first is None:
                 first = loss.detach().clamp(min=1e-12)
             # The sum of what depends on nothing shared: each network has its own gradient.
@@ -140,7 +148,7 @@ def learn(
         advance()
         if (epoch + 1) % every == 0 or epoch + 1 >= epochs:
             with torch.no_grad():
-                scores = classifiers.scores(mechanisms.components(rows))
-                losses = expected_contrast(scores, labels)
+                scores = classifiers.scores(mechanisms.components(Z[table]))
+                losses = expected_contrast(scores, domain[table], weights[table])
             found.append(Checkpoint(min(epoch + 1, epochs), mechanisms.only(range(len(starts))), losses))
     return found

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from steelyard.arrays import FloatArray
 from steelyard.causal.contrast import Start, learn
 from steelyard.causal.mechanism import Mechanisms
 from steelyard.check import check_count, check_range, forget_fit, generator
 from steelyard.domains import Scale, check_domains, scale_of
+from steelyard.errors import ConvergenceError, InputError
 
 
 class Mechanism:
     """An invertible map from rows to components, in the units of the table it was learnt from."""
 
     def __init__(self, networks: Mechanisms, scale: Scale) -> None:
-        self.networks, self.scale = networks.double(), scale
+        self.networks, self.scale = copy.deepcopy(networks).double(), scale
 
     def components(self, Z: FloatArray) -> FloatArray:
         """Of rows (n, D)."""
@@ -101,7 +103,9 @@ class NonlinearICA(TransformerMixin, BaseEstimator):
             batch_size=check_count("batch_size", self.batch_size),
         )[-1]
         self.losses_ = found.losses.double().numpy()
-        self.mechanism_ = Mechanism(found.mechanisms.only([int(np.argmin(self.losses_))]), scale)
+        if not np.isfinite(self.losses_).any():
+            raise ConvergenceError("The loss of every network is NaN or infinite; look at the rows for wild values.")
+        self.mechanism_ = Mechanism(found.mechanisms.only([int(np.nanargmin(self.losses_))]), scale)
         return self
 
     def transform(self, Z: Any) -> FloatArray:
@@ -112,4 +116,7 @@ class NonlinearICA(TransformerMixin, BaseEstimator):
     def inverse_transform(self, S: Any) -> FloatArray:
         """Rows of components."""
         check_is_fitted(self)
-        return self.mechanism_.rows(np.asarray(S, dtype=np.float64))
+        S = check_array(S, dtype=np.float64)
+        if S.shape[1] != self.n_features_in_:
+            raise InputError(f"There are {self.n_features_in_} components; got {S.shape[1]} columns.")
+        return self.mechanism_.rows(S)

@@ -13,19 +13,21 @@ from steelyard.errors import InputError
 
 def combinations(n_rows: int, n_columns: int, max_synthetic: int, random_state: Any = None) -> IntArray:
     """Row numbers (m, n_columns) of every combination, or of a random part where there are too many."""
-    if n_rows**n_columns <= max_synthetic:
-        return np.indices((n_rows,) * n_columns).reshape(n_columns, -1).T
-    drawn = generator(random_state).integers(n_rows, size=(max_synthetic, n_columns))
-    return np.unique(drawn, axis=0)
+    n_all, rng = n_rows**n_columns, generator(random_state)
+    if n_all < 2**62:
+        numbers = np.arange(n_all) if n_all <= max_synthetic else rng.choice(n_all, max_synthetic, replace=False)
+        return numbers[:, None] // n_rows ** np.arange(n_columns - 1, -1, -1) % n_rows
+    # Of so many hardly one is drawn twice.
+    return np.unique(rng.integers(n_rows, size=(max_synthetic, n_columns)), axis=0)
 
 
-def inflate(components: Any, *, max_synthetic: int = 10_000, random_state: Any = None) -> tuple[FloatArray, IntArray]:
+def inflate(components: Any, *, max_synthetic: int = 2000, random_state: Any = None) -> tuple[FloatArray, IntArray]:
     """All dimension-wise combinations of rows whose columns are independent (survey, section 7, step 2).
 
     Parameters
     ----------
     components : array of shape (n, D)
-    max_synthetic : most combinations; of more than that a random part is taken, less what was drawn twice
+    max_synthetic : most combinations; of more than that a random part is taken
     random_state : of that draw
 
     Returns

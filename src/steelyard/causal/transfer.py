@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +24,7 @@ from steelyard.causal.inflate import combinations
 from steelyard.causal.mechanism import Mechanisms
 from steelyard.check import check_count, check_range, forget_fit, generator
 from steelyard.domains import Scale, check_domains, check_labelled_target, scale_of
+from steelyard.errors import NothingTransferredWarning, ParameterError
 from steelyard.kernelregression import fit_scored
 from steelyard.target import Target
 
@@ -38,7 +41,7 @@ class Synthetic:
 
 def synthesise(mechanisms: Mechanisms, Z: FloatArray, origin: IntArray, svm: OneClassSVM) -> list[Synthetic]:
     """Synthetic rows of each network, of the combinations `origin` of the rows Z (n, D)."""
-    networks = mechanisms.double()
+    networks = copy.deepcopy(mechanisms).double()
     n_networks, columns = len(networks.center), torch.arange(Z.shape[1])
     with torch.no_grad():
         S = networks.components(torch.tensor(Z).expand(n_networks, -1, -1))
@@ -92,9 +95,9 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
     n_average : int, default=5
         Predictions of that many best candidates are averaged.
     fallback : bool, default=True
-        Use the target's rows alone where that has the lower leave-one-out error.
-    max_synthetic : int, default=10_000
-        Most combinations; a random part is taken of more.
+        Candidates that do not beat the target's rows alone, by leave-one-out, are not used; if none does, it is those.
+    max_synthetic : int, default=2000
+        Most combinations; a random part is taken of more. The default regressor's memory grows with its square.
     rotations, linear, batch_size : of the networks
     standardize : bool, default=True
         By mean and standard deviation of the source rows.
@@ -112,7 +115,7 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
     acceptance_ : share of combinations that were kept, of every candidate
     n_dropped_ : combinations that were not finite, of every candidate
     epochs_ : of the checkpoints
-    transferred_ : whether the result is more than the target's rows alone
+    transferred_ : whether the result is more than that of the target's rows alone; there is a warning where it is not
     assumption_ : `Assumption`, what speaks for and against it
 
     Examples
@@ -139,7 +142,7 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
         every: int = 100,
         n_average: int = 5,
         fallback: bool = True,
-        max_synthetic: int = 10_000,
+        max_synthetic: int = 2000,
         rotations: bool = True,
         linear: bool = False,
         batch_size: int = 32,
@@ -166,32 +169,35 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, *, domain: Any = None, target: Target | None = None) -> CausalTransferRegressor:
         """Learn from the rows of the source domains and ``target=Target(X, y)``, the labelled rows of the new one."""
         forget_fit(self)
-        source, few = self._tables(X, y, target)
+        max_synthetic, n_average = (check_count(name, getattr(self, name)) for name in ("max_synthetic", "n_average"))
+        pairs = self._pairs()
+        few = np.column_stack(check_labelled_target(target, X, type(self).__name__))
+        source = np.column_stack(validate_data(self, X, y, dtype=np.float64, y_numeric=True))
         numbers, names = check_domains(domain, len(source), source.shape[1], type(self).__name__)
         self.scale_ = (
             scale_of(source) if self.standardize else Scale(np.zeros(source.shape[1]), np.ones(source.shape[1]))
         )
         source, few = self.scale_.to(source), self.scale_.to(few)
         rng = generator(self.random_state)
-        checkpoints = self._learn(source, numbers, rng)
-        origin = combinations(len(few), few.shape[1], check_count("max_synthetic", self.max_synthetic), rng)
-        self._choose(checkpoints, few, origin, one_class(source))
+        checkpoints = self._learn(source, numbers, pairs, rng)
+        origin = combinations(len(few), few.shape[1], max_synthetic, rng)
+        self._choose(checkpoints, few, origin, one_class(source), n_average)
         self.assumption_ = self._assumption(source, numbers, names, rng)
         return self
 
-    def _tables(self, X: Any, y: Any, target: Target | None) -> tuple[FloatArray, FloatArray]:
-        """Source and target rows, labels last."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        return np.column_stack([X, y]), np.column_stack(check_labelled_target(target, X, type(self).__name__))
+    def _pairs(self) -> list[tuple[int, float]]:
+        """Every width of classifiers with every weight decay; one of either may come without a list."""
+        widths = [check_count("n_hidden", h) for h in np.atleast_1d(self.n_hidden).tolist()]
+        decays = [check_range("weight_decay", decay, 0) for decay in np.atleast_1d(self.weight_decay).tolist()]
+        if not widths or not decays:
+            raise ParameterError("n_hidden and weight_decay must have at least one value each.")
+        return [(h, decay) for h in widths for decay in decays]
 
-    def _learn(self, source: FloatArray, numbers: IntArray, rng: np.random.Generator) -> list[Checkpoint]:
-        pairs = [(h, decay) for h in self.n_hidden for decay in self.weight_decay]
+    def _learn(
+        self, source: FloatArray, numbers: IntArray, pairs: list[tuple[int, float]], rng: np.random.Generator
+    ) -> list[Checkpoint]:
         seeds = rng.integers(2**40, size=(check_count("n_seeds", self.n_seeds), len(pairs)))
-        starts = [
-            Start(0, check_count("n_hidden", h), check_range("weight_decay", decay, 0), int(seed))
-            for row in seeds
-            for (h, decay), seed in zip(pairs, row, strict=True)
-        ]
+        starts = [Start(0, h, decay, int(seed)) for row in seeds for (h, decay), seed in zip(pairs, row, strict=True)]
         epochs = check_count("epochs", self.epochs, 0)
         console = Console(stderr=True)
         with Progress(console=console, transient=True, disable=not (self.progress and console.is_terminal)) as shown:
@@ -208,7 +214,9 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
                 advance=lambda: shown.advance(task),
             )
 
-    def _choose(self, checkpoints: list[Checkpoint], few: FloatArray, origin: IntArray, svm: OneClassSVM) -> None:
+    def _choose(
+        self, checkpoints: list[Checkpoint], few: FloatArray, origin: IntArray, svm: OneClassSVM, n_average: int
+    ) -> None:
         """Score every candidate by leaving out rows of the target, and fit the best."""
         made = [synthesise(checkpoint.mechanisms, few, origin, svm) for checkpoint in checkpoints]
         self.epochs_ = np.array([checkpoint.epoch for checkpoint in checkpoints])
@@ -216,22 +224,33 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
         self.loo_ = np.array([[leave_one_out_error(self.regressor, few, one) for one in each] for each in made])
         self.acceptance_ = np.array([[one.acceptance for one in each] for each in made])
         self.n_dropped_ = np.array([[one.n_dropped for one in each] for each in made])
-        n_average = check_count("n_average", self.n_average)
-        best = [np.unravel_index(k, self.loo_.shape) for k in np.argsort(self.loo_, axis=None, kind="stable")]
-        first = best[0]
-        self.mechanism_ = Mechanism(checkpoints[first[0]].mechanisms.only([int(first[1])]), self.scale_)
-        self.synthetic_ = self.scale_.back(made[first[0]][first[1]].rows)
-        gains = self.loo_[first] < self.loo_target_only_
-        self.transferred_ = bool(len(self.synthetic_)) and bool(gains or not self.fallback)
-        if self.fallback and not gains:
-            self.regressors_ = [fit_augmented(self.regressor, few, few[:0])]
-        else:
-            self.regressors_ = [fit_augmented(self.regressor, few, made[i][j].rows) for i, j in best[:n_average]]
+        order = [np.unravel_index(k, self.loo_.shape) for k in np.argsort(self.loo_, axis=None, kind="stable")]
+        i, j = order[0]
+        self.mechanism_ = Mechanism(checkpoints[i].mechanisms.only([int(j)]), self.scale_)
+        self.synthetic_ = self.scale_.back(made[i][j].rows)
+        # With the fallback only what beats the target's rows alone may be averaged.
+        used = [k for k in order if not self.fallback or self.loo_[k] < self.loo_target_only_][:n_average]
+        rows = [made[i][j].rows for i, j in used] or [few[:0]]
+        self.transferred_ = any(len(each) for each in rows)
+        self.regressors_ = [fit_augmented(self.regressor, few, each) for each in rows]
+        if not self.transferred_:
+            why = (
+                "no synthetic row looks like a row of the sources"
+                if not self.acceptance_.any()
+                else "leave-one-out on the target says that transfer hurts"
+                if self.fallback
+                else "the best candidates have no synthetic row that looks like one of the sources"
+            )
+            warnings.warn(
+                f"CausalTransferRegressor: {why}; the result is that of the target's rows alone.",
+                NothingTransferredWarning,
+                stacklevel=3,
+            )
 
     def _assumption(self, source: FloatArray, numbers: IntArray, names: Any, rng: np.random.Generator) -> Assumption:
         recovered = self.mechanism_.components(self.scale_.back(source))
         p_values = {
-            name: independence_p_value(recovered[numbers == k][:500], random_state=rng) for k, name in enumerate(names)
+            name: independence_p_value(recovered[numbers == k][:200], random_state=rng) for k, name in enumerate(names)
         }
         return Assumption(len(names), 2 * source.shape[1] + 1, p_values)
 

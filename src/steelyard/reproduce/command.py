@@ -72,7 +72,7 @@ def reproduce_table(
     if not outcomes:
         return
     summary = summarise(experiment, settings, trials, outcomes, printed(f"{experiment.file}.csv"))
-    summary = replace(summary, folder=folder)
+    summary = replace(summary, folder=folder, seed=seed)
     for section in experiment.sections(summary):
         show(section, console)
     dates = [outcome.date for outcome in outcomes.values()]

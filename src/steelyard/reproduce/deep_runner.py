@@ -76,8 +76,9 @@ def run_deep(
         stored = sorted(cell.trial for cell in store.outcomes() if (cell.data, cell.method) == (data, method))
         arrays = {"trials": np.array(trials), **job.keep(job.trials)}
         before = kept(folder, experiment, data, method)
-        if stored and before is not None and before["trials"].tolist() == stored:
-            joined = {key: np.concatenate([before[key], arrays[key]]) for key in ("trials", *job.per_trial)}
+        if before is not None and set(stored) <= set(before["trials"].tolist()) and stored:
+            old = np.isin(before["trials"], stored)  # a kill may have left trials that were not stored
+            joined = {key: np.concatenate([before[key][old], arrays[key]]) for key in ("trials", *job.per_trial)}
             arrays = {**before, **joined}
         np.savez_compressed(cells / f"{_file_name(data, method)}.npz", **arrays, allow_pickle=False)
         for number, trial in zip(trials, job.trials, strict=True):

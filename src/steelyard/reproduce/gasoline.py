@@ -21,7 +21,7 @@ from steelyard.baselines import (
 from steelyard.errors import SteelyardWarning
 from steelyard.kernelregression import LeaveOneOutKernelRegressor
 from steelyard.reproduce.drawing import BLUE, GREY, ORANGE, RED, new_figure, save_figure
-from steelyard.reproduce.gasoline_networks import load_panel, networks, standardised, train_all
+from steelyard.reproduce.gasoline_networks import KINDS, load_panel, networks, standardised, train_all
 from steelyard.reproduce.plan import Cell, Experiment, Setting, Settings, printed, stream
 from steelyard.reproduce.report import Entry, Section
 from steelyard.reproduce.summary import Summary
@@ -36,30 +36,35 @@ REPETITIONS = (1, 2, 3)
 NAIVE = ["TarOnly", "SrcOnly", "pooled", "S&TV", "TrAda", "IW(.5)", "IW(0)", "IW(.95)"]
 AUTHORS = [f"Prop (authors) {k}" for k in REPETITIONS]
 OURS = [f"Prop {k}" for k in REPETITIONS]
-CONTROLS = ["untrained", "linear"]
+UNTRAINED, LINEAR = ([f"{kind} {k}" for k in REPETITIONS] for kind in ("untrained", "linear"))
+CONTROLS = [*UNTRAINED, *LINEAR]
+SOURCE_SCALE = "TarOnly, source scale"  # as Prop, ours, sees it
 FALLBACK = "Prop 1 with fallback"
-METHODS = [*NAIVE, *AUTHORS, *OURS, FALLBACK, *CONTROLS]
+METHODS = [*NAIVE, SOURCE_SCALE, *AUTHORS, *OURS, FALLBACK, *CONTROLS]
 # Columns, and the survey's that are shown beside them.
 BESIDE = {"TarOnly": "TarOnly", "Prop, authors' choices": "Prop", "pooled": "SrcOnly"}
 BESIDE |= {name: name for name in ("S&TV", "TrAda", "IW(.5)")}
+PROPS = {"Prop, ours": OURS, "Prop, authors' choices": AUTHORS, FALLBACK: [FALLBACK]}
 
 
 def compute(cell: Cell, settings: Settings, seed: int) -> float:
     """Mean squared error on the thirteen years, over that of leaving out one year of nineteen."""
     country, leak = cell.data.removesuffix(NO_LEAK), not cell.data.endswith(NO_LEAK)
     years = _years(country, cell.trial, seed)
-    if cell.method in NAIVE:
-        source, rows, _ = standardised(country, leak)
+    if cell.method in (*NAIVE, SOURCE_SCALE):
+        source, rows, scale = standardised(country, leak and cell.method != SOURCE_SCALE)
         model = _naive(cell.method, settings, cell.trial)
         few, rest = rows[years], rows[~years]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SteelyardWarning)  # six rows are too few for a ratio, as the survey says
             model.fit(source[:, :-1], source[:, -1], target=Target(few[:, :-1], few[:, -1]))
         error = float(np.mean((model.predict(rest[:, :-1]) - rest[:, -1]) ** 2))
-        return error / _leave_one_out(country, leak)
-    kind, repetition = _kind(cell.method, leak)
-    source, rows, scale = standardised(country, leak and kind == "authors")
-    error = _transfer(kind, repetition, country, cell.trial, source, rows, years, cell.method, settings, seed)
+    else:
+        kind, repetition = _kind(cell.method, leak)
+        source, rows, scale = standardised(country, leak and kind == "authors")
+        candidates = _candidates(kind, repetition, country, cell.trial, settings, seed)
+        average = 1 if kind.startswith("authors") else settings["average"]
+        error = _transfer(candidates, rows[years], rows[~years], average, fallback=cell.method == FALLBACK)
     # In units of the label, so that all columns of a table have one denominator.
     *_, reference = standardised(country, leak)
     return error * scale.spread[-1] ** 2 / (_leave_one_out(country, leak) * reference.spread[-1] ** 2)
@@ -67,7 +72,7 @@ def compute(cell: Cell, settings: Settings, seed: int) -> float:
 
 def _kind(method: str, leak: bool) -> tuple[str, int]:
     if method in CONTROLS:
-        return method, 1
+        return method[:-2], int(method[-1])
     if method in AUTHORS:
         return ("authors" if leak else "authors, no leak"), int(method[-1])
     return "ours", 1 if method == FALLBACK else int(method[-1])
@@ -98,54 +103,58 @@ def _leave_one_out(country: str, leak: bool) -> float:
 
 def _naive(method: str, settings: Settings, trial: int) -> Any:
     if method.startswith("IW"):
-        return JointlyWeightedRegressor(alpha=float(method[3:-1]), random_state=trial)
+        return JointlyWeightedRegressor(alpha=float(method[3:-1]), standardize=False, random_state=trial)
     return {
-        "TarOnly": TargetOnlyRegressor(),
-        "SrcOnly": SourceOnlyRegressor(),
-        "pooled": SourceAndTargetRegressor(scored="all"),
-        "S&TV": SourceAndTargetRegressor(),
-        "TrAda": TwoStageTrAdaBoostR2(n_estimators=settings["rounds"], random_state=trial),
+        "TarOnly": TargetOnlyRegressor(standardize=False),
+        SOURCE_SCALE: TargetOnlyRegressor(standardize=False),
+        "SrcOnly": SourceOnlyRegressor(standardize=False),
+        "pooled": SourceAndTargetRegressor(scored="all", standardize=False),
+        "S&TV": SourceAndTargetRegressor(standardize=False),
+        "TrAda": TwoStageTrAdaBoostR2(n_estimators=settings["rounds"], standardize=False, random_state=trial),
     }[method]
 
 
-def _transfer(
-    kind: str,
-    repetition: int,
-    country: str,
-    split: int,
-    source: FloatArray,
-    rows: FloatArray,
-    years: Any,
-    method: str,
-    settings: Settings,
-    seed: int,
-) -> float:
-    """Error of the best candidates by leave-one-out on the six years: of one (authors), or of the mean of some."""
+def _candidates(
+    kind: str, repetition: int, country: str, split: int, settings: Settings, seed: int
+) -> list[tuple[float, FloatArray]]:
+    """Leave-one-out error and synthetic rows of every candidate of a cell."""
     import torch
 
     from steelyard.causal.inflate import combinations
-    from steelyard.causal.transfer import fit_augmented, leave_one_out_error, one_class, synthesise
+    from steelyard.causal.transfer import leave_one_out_error, one_class, synthesise
 
     torch.set_num_threads(1)
-    few, rest = rows[years], rows[~years]
-    origin, svm = combinations(len(few), few.shape[1], 10_000), one_class(source)
-    made = [
-        one
+    source, rows, _ = standardised(country, KINDS[kind].leak)
+    few = rows[_years(country, split, seed)]
+    origin, svm = combinations(len(few), few.shape[1], 2000), one_class(source)
+    return [
+        (leave_one_out_error(None, few, one), one.rows)
         for checkpoint in networks(kind, repetition, country, split, settings, seed)
         for one in synthesise(checkpoint, few, origin, svm)
     ]
-    scores = np.array([leave_one_out_error(None, few, one) for one in made])
-    best = np.argsort(scores, kind="stable")[: 1 if kind.startswith("authors") else settings["average"]]
-    chosen = [made[k].rows for k in best]
-    if method == FALLBACK and leave_one_out_error(None, few, None) <= scores.min():
-        chosen = [few[:0]]
-    predicted = np.mean([fit_augmented(None, few, rows).predict(rest[:, :-1]) for rows in chosen], axis=0)
-    return float(np.mean((predicted - rest[:, -1]) ** 2))
+
+
+def _transfer(
+    candidates: list[tuple[float, FloatArray]], few: FloatArray, rest: FloatArray, average: int, *, fallback: bool
+) -> float:
+    """Error of the mean prediction of the best candidates by leave-one-out on the few rows."""
+    from steelyard.causal.transfer import fit_augmented, leave_one_out_error
+
+    best = sorted(candidates, key=lambda pair: pair[0])
+    if fallback:
+        alone = leave_one_out_error(None, few, None)
+        best = [pair for pair in best if pair[0] < alone] or [(alone, few[:0])]
+    predicted = [fit_augmented(None, few, rows).predict(rest[:, :-1]) for _, rows in best[:average]]
+    return float(np.mean((np.mean(predicted, axis=0) - rest[:, -1]) ** 2))
 
 
 def before(missing: Sequence[Cell], settings: Settings, seed: int, jobs: int) -> None:
     """Train what the cells need, once."""
-    wanted = [_kind(cell.method, not cell.data.endswith(NO_LEAK)) for cell in missing if cell.method not in NAIVE]
+    wanted = [
+        _kind(cell.method, not cell.data.endswith(NO_LEAK))
+        for cell in missing
+        if cell.method not in (*NAIVE, SOURCE_SCALE)
+    ]
     train_all(wanted, settings, seed, jobs)
 
 
@@ -161,48 +170,53 @@ def sections(summary: Summary) -> list[Section]:
 
 def _as_printed(summary: Summary) -> list[Section]:
     """In two parts, as it is too wide for one page: transfer, and the baselines."""
-    transfer = {"TarOnly": ["TarOnly"], "Prop, ours": OURS, "Prop, authors' choices": AUTHORS, FALLBACK: [FALLBACK]}
-    transfer |= {name: [name] for name in CONTROLS}
+    transfer = {"TarOnly": ["TarOnly"], **PROPS, "untrained": UNTRAINED, "linear": LINEAR}
     plain = {name: [name] for name in NAIVE[1:]}
     found = {
         name: {country: _over_splits(summary, country, of) for country in CODES}
         for name, of in (transfer | plain).items()
     }
-    competing = [name for name in found if name not in CONTROLS]
-    best = {country: min(competing, key=lambda name: found[name][country][0]) for country in CODES}
     note = (
         "Mean squared error over that of leave-one-out on the target's nineteen years, mean (standard error) over ten "
-        "published splits; Prop over three repetitions with other seeds as well. Bold: the least of both parts, "
-        "controls aside. "
+        "published splits; Prop, ours and authors' choices, and the controls over three repetitions with other seeds "
+        "as well. #best, of 18: among columns that the survey has too, with one Prop at a time; of the survey its own. "
     )
     return [
-        _part("Table 7: causal mechanism transfer", list(transfer), found, best, note + used(summary.settings)),
+        _part("Table 7: causal mechanism transfer", list(transfer), found, note + used(summary.settings)),
         _part(
             "Table 7: baselines",
             list(plain),
             found,
-            best,
             "SrcOnly is trained on source rows alone; the survey's column of that name is near to ours of all rows, "
-            "called pooled here. Predictor of all but TrAda: θ = (KᵀK + λI)⁻¹Kᵀy.",
+            "called pooled here. Predictor of all but TrAda: θ = (KᵀK + λI)⁻¹Kᵀy. #best beside Prop, ours.",
         ),
     ]
 
 
-def _part(
-    title: str, names: list[str], found: dict[str, dict[str, tuple[float, float]]], best: dict[str, str], note: str
-) -> Section:
+def _times_best(found: dict[str, dict[str, tuple[float, float]]], prop: str) -> dict[str, int]:
+    """How often each of the survey's columns has the least mean, with this one for Prop."""
+    names = [prop, "TarOnly", "pooled", "S&TV", "TrAda", "IW(.5)"]
+    winners = [min(names, key=lambda name: found[name][country][0]) for country in CODES]
+    return {name: winners.count(name) for name in names}
+
+
+def _part(title: str, names: list[str], found: dict[str, dict[str, tuple[float, float]]], note: str) -> Section:
     paper = printed("table7_gasoline.csv")
+    columns = dict.fromkeys(method for _, method in paper)
+    printed_best = [min(columns, key=lambda method: paper[country, method].mean) for country in CODES]
     head, last = ["target"], [Entry("#best")]
     for name in names:
-        head += [name, f"survey: {BESIDE[name]}"] if name in BESIDE else [name]
-        count = "" if name in CONTROLS else str(sum(least == name for least in best.values()))
-        last += [Entry(count), Entry("")] if name in BESIDE else [Entry(count)]
+        head.append(name)
+        last.append(Entry(str(_times_best(found, name if name in PROPS else "Prop, ours").get(name, ""))))
+        if name in BESIDE:
+            head.append(f"survey: {BESIDE[name]}")
+            last.append(Entry(str(printed_best.count(BESIDE[name]))))
     lines = []
     for country in CODES:
         line = [Entry(country)]
         for name in names:
             mean, error = found[name][country]
-            line.append(Entry(f"{mean:.2f} ({error:.2f})", best[country] == name))
+            line.append(Entry(f"{mean:.2f} ({error:.2f})"))
             if name in BESIDE:
                 theirs = paper[country, BESIDE[name]]
                 line.append(Entry(f"{theirs.mean:.2f} ({theirs.sd:.2f})"))
@@ -223,30 +237,25 @@ def gain(summary: Summary, method: str, over: str = "TarOnly", suffix: str = "")
 
 
 def _gains(summary: Summary) -> Section:
+    """Repetition by repetition; ours also over the target alone in the scale that ours sees."""
     lines = []
     for method in METHODS[1:]:
         ratios = gain(summary, method)
-        worst = CODES[int(np.argmax(ratios))]
-        lines.append(
-            [
-                Entry(method),
-                Entry(f"{np.exp(np.log(ratios).mean()):.2f}"),
-                Entry(str(int((ratios < 1).sum()))),
-                Entry(f"{ratios.max():.2f} ({worst})"),
-            ]
-        )
+        other = gain(summary, method, SOURCE_SCALE) if method in (*OURS, FALLBACK, *CONTROLS) else None
+        lines.append(_gain_line(method, ratios, other))
+    for name, group in (
+        ("Prop, ours", OURS),
+        ("Prop, authors' choices", AUTHORS),
+        ("untrained", UNTRAINED),
+        ("linear", LINEAR),
+    ):
+        each = [float(np.exp(np.log(gain(summary, method)).mean())) for method in group]
+        entry = Entry(f"{np.mean(each):.2f} ({min(each):.2f} to {max(each):.2f})")
+        lines.append([Entry(f"{name}: mean, range"), entry, Entry(""), Entry(""), Entry("")])
     paper = printed("table7_gasoline.csv")
     theirs = np.array([paper[country, "Prop"].mean / paper[country, "TarOnly"].mean for country in CODES])
-    worst = CODES[int(np.argmax(theirs))]
-    lines.append(
-        [
-            Entry("survey: Prop"),
-            Entry(f"{np.exp(np.log(theirs).mean()):.2f}"),
-            Entry(str(int((theirs < 1).sum()))),
-            Entry(f"{theirs.max():.2f} ({worst})"),
-        ]
-    )
-    head = ["method", "G", "countries better, of 18", "largest ratio"]
+    lines.append(_gain_line("survey: Prop", theirs, None))
+    head = ["method", "G", "countries better, of 18", "largest ratio", "G over TarOnly in the scale of the source"]
     note = (
         "G: geometric mean over countries of the error over TarOnly's; below one is better. Untrained networks are "
         "random affine maps under the same filter and selection, as many as ours has candidates; linear ones are "
@@ -254,6 +263,17 @@ def _gains(summary: Summary) -> Section:
         "mechanism was learnt."
     )
     return Section("Gain over the target alone", head, lines, note)
+
+
+def _gain_line(name: str, ratios: FloatArray, other: FloatArray | None) -> list[Entry]:
+    worst = CODES[int(np.argmax(ratios))]
+    return [
+        Entry(name),
+        Entry(f"{np.exp(np.log(ratios).mean()):.2f}"),
+        Entry(str(int((ratios < 1).sum()))),
+        Entry(f"{ratios.max():.2f} ({worst})"),
+        Entry("" if other is None else f"{np.exp(np.log(other).mean()):.2f}"),
+    ]
 
 
 def _without_leak(summary: Summary) -> Section:
@@ -278,7 +298,8 @@ def used(settings: Settings) -> str:
     return (
         f"Networks: {settings['epochs']} epochs, 10 or 20 hidden units, weight decay 0.01 or 0.1. Authors' choices: "
         f"one network for every split and pair of these, a candidate every {settings['every']} epochs, the best one "
-        f"taken, columns standardised over all rows. Ours: {settings['seeds']} seeds of every pair that the splits "
+        f"taken, columns standardised over all rows; but the wrong domain of a row is drawn from all others, as in the "
+        f"survey, not from those in its batch. Ours: {settings['seeds']} seeds of every pair that the splits "
         f"share, every {settings['every_of_ours']} epochs, the mean of the best {settings['average']}, columns "
         f"standardised over source rows. {settings['rounds']} rounds of boosting in each of TrAdaBoost's 30 steps."
     )
@@ -286,14 +307,14 @@ def used(settings: Settings) -> str:
 
 def figures(summary: Summary, folder: Path) -> list[Path]:
     """Gains by country; and the inflated rows of a split."""
-    return [_draw_gains(summary, folder), *_draw_inflated(summary.settings, folder)]
+    return [_draw_gains(summary, folder), *_draw_inflated(summary, folder)]
 
 
 def _draw_gains(summary: Summary, folder: Path) -> Path:
     figure = new_figure(10, 4)
     axes = figure.subplots()
     places = np.arange(len(CODES))
-    columns = {"ours": (OURS, RED), "authors' choices": (AUTHORS, ORANGE), "untrained networks": (["untrained"], GREY)}
+    columns = {"ours": (OURS, RED), "authors' choices": (AUTHORS, ORANGE), "untrained networks": (UNTRAINED, GREY)}
     for step, (label, (names, color)) in enumerate(columns.items()):
         ratios = np.array([gain(summary, name) for name in names])
         x = places + 0.25 * (step - 1)
@@ -306,33 +327,39 @@ def _draw_gains(summary: Summary, folder: Path) -> Path:
     return save_figure(figure, folder / "gasoline_gains.png")
 
 
-def _draw_inflated(settings: Settings, folder: Path) -> list[Path]:
-    """What the best network of a split makes of six rows, by each input."""
-    from steelyard.causal.inflate import combinations
-    from steelyard.causal.transfer import leave_one_out_error, one_class, synthesise
+def _draw_inflated(summary: Summary, folder: Path) -> list[Path]:
+    """What the best network of a split makes of six rows, and what is fitted to them, by each input."""
+    from steelyard.causal.transfer import fit_augmented
 
     country, split = "GBR", 0
     source, rows, _ = standardised(country, leak=False)
-    years = _years(country, split, 0)
-    few, origin = rows[years], combinations(6, 4, 10_000)
-    svm = one_class(source)
-    made = [
-        one
-        for checkpoint in networks("ours", 1, country, split, settings, 0)
-        for one in synthesise(checkpoint, few, origin, svm)
-    ]
-    best = min(made, key=lambda one: leave_one_out_error(None, few, one))
-    figure = new_figure(11, 3.6)
+    years = _years(country, split, summary.seed)
+    few = rows[years]
+    _, made = min(_candidates("ours", 1, country, split, summary.settings, summary.seed), key=lambda pair: pair[0])
+    fits = {
+        "fitted to the six": (fit_augmented(None, few, few[:0]), RED),
+        "fitted to all": (fit_augmented(None, few, made), ORANGE),
+    }
+    figure = new_figure(11, 4)
     names = ["income", "price", "cars per head"]
+    middle = np.median(rows[:, :-1], axis=0)
     for column, (axes, name) in enumerate(zip(figure.subplots(1, 3, sharey=True), names, strict=True)):
         axes.plot(source[:, column], source[:, -1], ".", color=GREY, alpha=0.3, label="source rows")
-        axes.plot(best.rows[:, column], best.rows[:, -1], ".", color=ORANGE, alpha=0.6, label="made of the six rows")
+        axes.plot(made[:, column], made[:, -1], ".", color=ORANGE, alpha=0.4, label="made of the six rows")
         axes.plot(rows[~years, column], rows[~years, -1], "o", mfc="none", color=BLUE, label="rows of the test")
         axes.plot(few[:, column], few[:, -1], "o", color=RED, label="the six rows")
-        axes.set(xlabel=f"{name}, standardised")
+        ends = rows[:, column].min() - 0.3, rows[:, column].max() + 0.3
+        along = np.repeat(middle[None], 60, axis=0)
+        along[:, column] = np.linspace(*ends, 60)
+        for label, (model, color) in fits.items():
+            axes.plot(along[:, column], model.predict(along), color=color, linewidth=2, label=label)
+        low, high = rows[:, column].min() - 1, rows[:, column].max() + 1
+        axes.set(xlabel=f"{name}, standardised", xlim=(low, high), ylim=(rows[:, -1].min() - 1, rows[:, -1].max() + 1))
     figure.axes[0].set_ylabel("gasoline per car")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    figure.suptitle(f"{country}, split {split}: {len(best.rows)} rows from six")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
+    figure.suptitle(
+        f"{country}, split {split}: {len(made)} rows from six; curves with the other inputs at their median"
+    )
     return [save_figure(figure, folder / "gasoline_inflated.png")]
 
 
@@ -360,4 +387,5 @@ EXPERIMENT = Experiment(
     controls=frozenset(CONTROLS),
     trials=10,
     before=before,
+    printed_as={"SrcOnly": "", "pooled": "SrcOnly", **dict.fromkeys(AUTHORS, "Prop")},
 )

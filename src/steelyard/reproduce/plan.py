@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ class Experiment:
     figures: Callable[[Any, Path], list[Path]]  # pictures beside the plot of the table
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda settings: settings  # reads what settings point to
     controls: frozenset[str] = frozenset()  # methods that are shown but do not compete for best
+    printed_as: Mapping[str, str] = field(default_factory=dict)  # methods whose printed column has another name
     trials: int = 100
     # What must be there before cells are computed side by side: cells, settings, seed, processes.
     before: Callable[[Any, Settings, int, int], None] | None = None

@@ -40,6 +40,7 @@ class Summary:
     errors: dict[tuple[str, str], FloatArray]  # per trial; NaN where one was not run
     settings: Settings
     folder: Path = Path()  # where groups of trials left more than their errors
+    seed: int = 0
 
     def row(self, data: str, method: str) -> Row:
         """The row of a method on a data set."""
@@ -66,12 +67,16 @@ def paired_p_value(one: FloatArray, other: FloatArray) -> float:
 
 
 def best_and_comparable(errors: Mapping[str, FloatArray]) -> dict[str, tuple[bool, float]]:
-    """For each method whether it is best or comparable, and its p-value against the best."""
+    """For each method whether it is best or comparable, and its p-value against the best.
+
+    Nothing is comparable by fewer than two trials.
+    """
     leader = min(errors, key=lambda method: float(np.nanmean(errors[method])))
     found = {}
     for method, values in errors.items():
         p = paired_p_value(values, errors[leader])
-        found[method] = (method == leader or p >= LEVEL, p)
+        shared = np.isfinite(values) & np.isfinite(errors[leader])
+        found[method] = (method == leader or (shared.sum() > 1 and p >= LEVEL), p)
     return found
 
 
@@ -107,7 +112,7 @@ def summarise(
                     p,
                     float(np.mean([outcome.seconds for outcome in found[method]])),
                     len(there),
-                    paper.get((data, method)),
+                    paper.get((data, experiment.printed_as.get(method, method))),
                 )
             )
             errors[data, method] = values[method]
