@@ -1,11 +1,17 @@
-"""Shared fixtures."""
+"""Shared fixtures, and one thread of PyTorch a process: tests run side by side, and threads that wait would spin."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from steelyard.data import data_folder
+
+if find_spec("torch") is not None:
+    import torch
+
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

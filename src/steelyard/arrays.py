@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.intp]
@@ -37,7 +37,16 @@ class _OneThread:
         with self.lock:
             self.inside -= 1
             if not self.inside and self.limit is not None:
+                _let_any_thread_set_blas()
                 self.limit.restore_original_limits()
+                _let_any_thread_set_blas()
+
+
+def _let_any_thread_set_blas() -> None:
+    """Recent threadpoolctl lets only the thread that set a limit of OpenBLAS lift it; here the last one out does."""
+    clear = getattr(OpenBLASController, "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
 
 
 _ONE_BLAS_THREAD, _ONE_OPENMP_THREAD = _OneThread("blas"), _OneThread("openmp")

@@ -21,7 +21,7 @@ from steelyard.baselines import (
 from steelyard.errors import SteelyardWarning
 from steelyard.kernelregression import LeaveOneOutKernelRegressor
 from steelyard.reproduce.drawing import BLUE, GREY, ORANGE, RED, new_figure, save_figure
-from steelyard.reproduce.gasoline_networks import KINDS, load_panel, networks, standardised, train_all
+from steelyard.reproduce.gasoline_networks import KINDS, load_panel, networks, one_torch_thread, standardised, train_all
 from steelyard.reproduce.plan import Cell, Experiment, Setting, Settings, printed, stream
 from steelyard.reproduce.report import Entry, Section
 from steelyard.reproduce.summary import Summary
@@ -118,20 +118,18 @@ def _candidates(
     kind: str, repetition: int, country: str, split: int, settings: Settings, seed: int
 ) -> list[tuple[float, FloatArray]]:
     """Leave-one-out error and synthetic rows of every candidate of a cell."""
-    import torch
-
     from steelyard.causal.inflate import combinations
     from steelyard.causal.transfer import leave_one_out_error, one_class, synthesise
 
-    torch.set_num_threads(1)
     source, rows, _ = standardised(country, KINDS[kind].leak)
     few = rows[_years(country, split, seed)]
     origin, svm = combinations(len(few), few.shape[1], 2000), one_class(source)
-    return [
-        (leave_one_out_error(None, few, one), one.rows)
-        for checkpoint in networks(kind, repetition, country, split, settings, seed)
-        for one in synthesise(checkpoint, few, origin, svm)
-    ]
+    with one_torch_thread():
+        return [
+            (leave_one_out_error(None, few, one), one.rows)
+            for checkpoint in networks(kind, repetition, country, split, settings, seed)
+            for one in synthesise(checkpoint, few, origin, svm)
+        ]
 
 
 def _transfer(

@@ -7,8 +7,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing import get_context
@@ -93,6 +94,19 @@ def networks(kind: str, repetition: int, country: str, split: int, settings: Set
     return found
 
 
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Networks are small and processes many: threads of PyTorch would only wait for each other."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def train_all(wanted: Iterable[tuple[str, int]], settings: Settings, seed: int, jobs: int) -> None:
     """Networks of several kinds and repetitions, side by side."""
     missing = [pair for pair in dict.fromkeys(wanted) if not _folder(*pair, settings, seed).exists()]
@@ -134,18 +148,16 @@ def train(kind: str, repetition: int, settings: Settings, seed: int) -> Path:
             for row in drawn
             for (h, decay), one in zip(CONFIGURATIONS, row, strict=True)
         ]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    found = learn(
-        Z,
-        domain,
-        starts,
-        epochs=settings["epochs"] if what.trained else 0,
-        every=every,
-        rotations=not what.per_split,
-        linear=what.linear,
-    )
-    torch.set_num_threads(threads)
+    with one_torch_thread():
+        found = learn(
+            Z,
+            domain,
+            starts,
+            epochs=settings["epochs"] if what.trained else 0,
+            every=every,
+            rotations=not what.per_split,
+            linear=what.linear,
+        )
     states = [checkpoint.mechanisms.state_dict() for checkpoint in found]
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
