@@ -155,3 +155,31 @@ def test_classes_that_lack_rows_have_finite_weights(tmp_path):
     assert weights.isfinite().all()
     assert not weights[1].any()
     assert_optimal(weights[2], rows, rows[:4], **NORMALISED)
+
+
+COMPILE = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from steelyard.deep import kernel
+
+def compiled(function, types, constants, n_warps):
+    signature = {name: types.get(name, "constexpr") for name in function.arg_names}
+    constants = {(function.arg_names.index(name),): value for name, value in constants.items()}
+    source = ASTSource(fn=function, signature=signature, constexprs=constants)
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": n_warps}).asm["cubin"]
+
+rule = {"quantile": 0.5, "is_gamma": False, "narrowest": 0.125, "N": 256}
+losses = {"source": "*fp64", "gamma": "*fp64", "n": "i32"}
+assert compiled(kernel._find_gamma, losses, rule | {"member": None}, 32)
+assert compiled(kernel._find_gamma, losses | {"member": "*i8"}, rule | {"narrowest": 0.0}, 32)
+names = ("train", "validation", "gamma", "node_root", "linear", "factors")
+assert compiled(kernel._factor_line, dict.fromkeys(names, "*fp64") | {"n": "i32", "m": "i32"}, {"N": 256, "M": 128}, 4)
+"""
+
+
+def test_kernels_compile_for_a_hopper_card(tmp_path):
+    """To machine code, without a card: the interpreter takes what the compiler may not."""
+    without = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment = {**without, "TRITON_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", COMPILE], env=environment, check=True, timeout=300)
