@@ -16,7 +16,7 @@ from steelyard.target import Target
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """Columns less their mean, over their standard deviation; a constant column is left as it is."""
+    """Columns less their mean, over their standard deviation; a constant column is left as it is. Labels come last."""
 
     mean: FloatArray
     spread: FloatArray
@@ -29,9 +29,19 @@ class Scale:
         """As it was."""
         return Z * self.spread + self.mean
 
+    def inputs_to(self, X: FloatArray) -> FloatArray:
+        """Standardised, of rows without their labels."""
+        return (X - self.mean[:-1]) / self.spread[:-1]
 
-def scale_of(Z: FloatArray) -> Scale:
-    """Of the rows of a table."""
+    def labels_back(self, y: FloatArray) -> FloatArray:
+        """Labels alone, as they were."""
+        return np.asarray(y * self.spread[-1] + self.mean[-1])
+
+
+def scale_of(Z: FloatArray, standardize: bool = True) -> Scale:
+    """Of the rows of a table; that which changes nothing where it is not to be standardised."""
+    if not standardize:
+        return Scale(np.zeros(Z.shape[1]), np.ones(Z.shape[1]))
     # By the range: the standard deviation of a constant such as 0.1 is not zero but rounding.
     return Scale(Z.mean(axis=0), np.where(np.ptp(Z, axis=0) > 0, Z.std(axis=0), 1.0))
 

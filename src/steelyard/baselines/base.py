@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from steelyard.arrays import FloatArray
 from steelyard.check import forget_fit
-from steelyard.domains import Scale, check_labelled_target, scale_of
+from steelyard.domains import check_labelled_target, scale_of
 from steelyard.target import Target
 
 
@@ -28,8 +28,7 @@ class FewShotRegressor(RegressorMixin, BaseEstimator):
         forget_fit(self)
         few = np.column_stack(check_labelled_target(target, X, type(self).__name__))
         source = np.column_stack(validate_data(self, X, y, dtype=np.float64, y_numeric=True))
-        n_columns = source.shape[1]
-        self.scale_ = scale_of(source) if self.standardize else Scale(np.zeros(n_columns), np.ones(n_columns))
+        self.scale_ = scale_of(source, self.standardize)
         source, few = self.scale_.to(source), self.scale_.to(few)
         self._learn(source[:, :-1], source[:, -1], few[:, :-1], few[:, -1])
         return self
@@ -41,5 +40,4 @@ class FewShotRegressor(RegressorMixin, BaseEstimator):
         """Predicted labels of rows of the target."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        found: FloatArray = self.model_.predict((X - self.scale_.mean[:-1]) / self.scale_.spread[:-1])
-        return found * self.scale_.spread[-1] + self.scale_.mean[-1]
+        return self.scale_.labels_back(self.model_.predict(self.scale_.inputs_to(X)))

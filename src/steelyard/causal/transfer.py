@@ -23,7 +23,7 @@ from steelyard.causal.ica import Mechanism
 from steelyard.causal.inflate import combinations
 from steelyard.causal.mechanism import Mechanisms
 from steelyard.check import check_count, check_range, forget_fit, generator
-from steelyard.domains import Scale, check_domains, check_labelled_target, scale_of
+from steelyard.domains import check_domains, check_labelled_target, scale_of
 from steelyard.errors import NothingTransferredWarning, ParameterError
 from steelyard.kernelregression import fit_scored
 from steelyard.target import Target
@@ -174,9 +174,7 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
         few = np.column_stack(check_labelled_target(target, X, type(self).__name__))
         source = np.column_stack(validate_data(self, X, y, dtype=np.float64, y_numeric=True))
         numbers, names = check_domains(domain, len(source), source.shape[1], type(self).__name__)
-        self.scale_ = (
-            scale_of(source) if self.standardize else Scale(np.zeros(source.shape[1]), np.ones(source.shape[1]))
-        )
+        self.scale_ = scale_of(source, self.standardize)
         source, few = self.scale_.to(source), self.scale_.to(few)
         rng = generator(self.random_state)
         checkpoints = self._learn(source, numbers, pairs, rng)
@@ -258,9 +256,8 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
         """Predicted labels of rows of the new domain."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        inputs = (X - self.scale_.mean[:-1]) / self.scale_.spread[:-1]
-        mean = np.mean([regressor.predict(inputs) for regressor in self.regressors_], axis=0)
-        return mean * self.scale_.spread[-1] + self.scale_.mean[-1]
+        inputs = self.scale_.inputs_to(X)
+        return self.scale_.labels_back(np.mean([regressor.predict(inputs) for regressor in self.regressors_], axis=0))
 
 
 def one_class(source: FloatArray) -> OneClassSVM:
