@@ -44,7 +44,9 @@ def draw_curves(
             mean, spread = accuracy.mean(axis=0), accuracy.std(axis=0)
             epochs = np.arange(1, len(mean) + 1)
             axes.plot(epochs, mean, color=COLORS[method], linewidth=1.4)
-            axes.fill_between(epochs, mean - spread, mean + spread, color=COLORS[method], alpha=0.2, linewidth=0)
+            # A trial that collapses makes a standard deviation that reaches beyond every trial.
+            band = np.maximum(mean - spread, accuracy.min(axis=0)), np.minimum(mean + spread, accuracy.max(axis=0))
+            axes.fill_between(epochs, *band, color=COLORS[method], alpha=0.2, linewidth=0)
             lowest = min(lowest, mean[len(mean) // 10 :].min())
         axes.set(title=name, xlabel="epoch", ylabel="test accuracy, % (band: one sd)", ylim=(max(0, lowest - 3), None))
         _label_ends(axes, {method: 100 * float(a["curves"][:, -1, 0].mean()) for method, a in each.items()})
