@@ -42,7 +42,7 @@ $(VENV)/.test-core: $(VENV)/.core
 # PyTorch by its exact version first: that is the CPU build where there is one, and later requirements are met by it.
 $(VENV)/.full: $(VENV)/.core
 	$(PIP) torch==2.13.0
-	$(PIP) --editable '.[deep,vine,tables,distributed,dev]'
+	$(PIP) --editable '.[deep,vine,discrepancy,tables,distributed,dev]'
 	@touch $@
 
 # The peers are measured, not used: they have an environment of their own.

@@ -38,7 +38,7 @@ class LeaveOneOutKernelRegressor(RegressorMixin, BaseEstimator):
     ----------
     width_ : median distance of distinct pairs of rows
     lambda_ : the λ of the least leave-one-out error
-    loo_ : mean squared leave-one-out error of the scored rows for every λ
+    loo_ : mean squared leave-one-out error of the scored rows for every λ, the largest first
     coefficients_ : θ
 
     Examples

@@ -8,6 +8,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 from steelyard import RULSIF, Target
 from steelyard.baselines import (
+    CopulaRegressor,
+    DiscrepancyRegressor,
     JointlyWeightedRegressor,
     SourceAndTargetRegressor,
     SourceOnlyRegressor,
@@ -23,6 +25,8 @@ EVERY = [
     SourceOnlyRegressor(),
     SourceAndTargetRegressor(),
     JointlyWeightedRegressor(random_state=0),
+    DiscrepancyRegressor(),
+    CopulaRegressor(random_state=0),
     TwoStageTrAdaBoostR2(n_steps=3, n_estimators=3, random_state=0),
 ]
 
