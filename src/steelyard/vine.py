@@ -19,6 +19,7 @@ from steelyard.kernels import blocks
 # Values of copulas are kept off the edges, where their estimates mean nothing.
 EDGE = 1e-5
 PAIRS_AT_A_TIME = 2_000_000
+N_BISECTIONS = 60
 Changed = Callable[[FloatArray, FloatArray], bool]
 Values = list[dict[int, FloatArray]]
 
@@ -37,6 +38,16 @@ class KernelMarginal:
     def probability(self, x: FloatArray) -> FloatArray:
         """Of a value that is less."""
         return self._mean_of(ndtr, x)
+
+    def quantile(self, probability: FloatArray) -> FloatArray:
+        """The value that is exceeded with one minus this probability, by bisection."""
+        low = np.full(len(probability), self.values.min() - 10 * self.width)
+        high = np.full(len(probability), self.values.max() + 10 * self.width)
+        for _ in range(N_BISECTIONS):
+            middle = (low + high) / 2
+            below = self.probability(middle) < probability
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return (low + high) / 2
 
     def _mean_of(self, function: Callable[[FloatArray], FloatArray], x: FloatArray) -> FloatArray:
         parts = blocks(len(x), max(1, PAIRS_AT_A_TIME // len(self.values)))

@@ -1,5 +1,6 @@
 """Vines: against integrals, pyvinecopulib's own vine and a Gaussian; what changed is found and refitted."""
 
+import pickle
 import sys
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from steelyard import Target
 from steelyard.baselines import CopulaRegressor
-from steelyard.errors import DependencyError, ParameterError
+from steelyard.errors import DependencyError, InputError, ParameterError
 from steelyard.vine import adapt, fit_vine, kernel_marginal
 
 pytest.importorskip("pyvinecopulib", reason="pyvinecopulib is not installed: pip install 'steelyard[vine]'")
@@ -31,21 +32,23 @@ def test_density_integrates_to_one(d, points):
     assert total == pytest.approx(1, abs=0.02)
 
 
-def test_density_is_that_of_pyvinecopulib():
+@pytest.mark.parametrize("d", [4, 5])
+@pytest.mark.parametrize("shape", ["path", "star"])
+def test_density_is_that_of_pyvinecopulib(shape, d):
     import pyvinecopulib as pv
     from pyvinecopulib.families import tll
 
-    Z, _ = normal_rows(400, 4)
+    Z, _ = normal_rows(400, d)
+    if shape == "star":  # around the third column
+        Z = Z[:, [2]] + np.random.default_rng(1).exponential(size=Z.shape) * (np.arange(d) != 2)
     vine = fit_vine(Z)
-    U = np.column_stack([m.probability(z) for m, z in zip(vine.marginals, Z.T, strict=True)])
+    U = [m.probability(z) for m, z in zip(vine.marginals, Z.T, strict=True)]
     controls = pv.FitControlsVinecop(family_set=[tll], num_threads=1)
-    theirs = np.log(pv.Vinecop.from_data(U, controls=controls).pdf(U))
-    ours = vine.log_copula(list(U.T))
-    # The same trees: the first ones of a chain are its neighbours.
-    assert {frozenset(pair.variables) for pair in vine.trees[0]} == {frozenset(p) for p in ((0, 1), (1, 2), (2, 3))}
-    assert [len(tree) for tree in vine.trees] == [3, 2, 1]
-    assert np.corrcoef(ours, theirs)[0, 1] > 0.99
-    np.testing.assert_allclose(ours.mean(), theirs.mean(), atol=0.02)
+    theirs = np.log(pv.Vinecop.from_data(np.column_stack(U), controls=controls).pdf(np.column_stack(U)))
+    np.testing.assert_allclose(vine.log_copula(U), theirs, rtol=1e-9, atol=1e-9)
+    neighbours = [{2, i} for i in range(d) if i != 2] if shape == "star" else [{i, i + 1} for i in range(d - 1)]
+    assert sorted(map(sorted, neighbours)) == sorted(sorted(pair.variables) for pair in vine.trees[0])
+    assert [len(tree) for tree in vine.trees] == list(range(d - 1, 0, -1))
 
 
 def test_density_is_near_the_true_one():
@@ -100,6 +103,30 @@ def test_prediction_is_the_conditional_mean():
     assert np.isfinite(model.predict([[50.0], [-1e6]])).all()  # far from every row
 
 
+@pytest.mark.parametrize(("level", "spread"), [(3.0, 0.001), (1.0, 0.0), (1000.0, 0.5)])
+def test_narrow_and_far_labels_of_the_target(level, spread):
+    Z, _ = normal_rows(200, 2)
+    few, _ = normal_rows(6, 2, 1)
+    labels = level + spread * few[:, 1]
+    model = CopulaRegressor(random_state=0).fit(Z[:, :1], Z[:, 1], target=Target(few[:, :1], labels))
+    found = model.predict(np.linspace(-1, 1, 5)[:, None])
+    assert (np.abs(found - level) < 3 * spread + 1e-4).all()
+
+
+def test_quantiles_undo_probabilities():
+    marginal = kernel_marginal(np.random.default_rng(0).exponential(size=100))
+    u = np.array([1e-3, 0.2, 0.5, 0.99])
+    np.testing.assert_allclose(marginal.probability(marginal.quantile(u)), u, atol=1e-9)
+
+
+def test_the_same_seed_gives_the_same_model_and_it_can_be_stored():
+    Z, _ = normal_rows(100, 3)
+    target = Target(Z[:8, :2] + 0.5, Z[:8, 2])
+    one, two = (CopulaRegressor(random_state=3).fit(Z[:, :2], Z[:, 2], target=target) for _ in range(2))
+    np.testing.assert_array_equal(one.predict(Z[:, :2]), two.predict(Z[:, :2]))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(one)).predict(Z[:, :2]), one.predict(Z[:, :2]))
+
+
 def test_a_vine_that_did_not_change_is_the_same():
     Z, _ = normal_rows(100, 3)
     vine = fit_vine(Z)
@@ -120,8 +147,11 @@ def test_marginals():
 def test_bad_input(monkeypatch):
     Z, _ = normal_rows(60, 3)
     target = Target(Z[:5, :2], Z[:5, 2])
-    with pytest.raises(ParameterError, match="level must be between 0 and 1"):
-        CopulaRegressor(level=2).fit(Z[:, :2], Z[:, 2], target=target)
+    for level in (2, "1", None):
+        with pytest.raises(ParameterError, match="level"):
+            CopulaRegressor(level=level).fit(Z[:, :2], Z[:, 2], target=target)
+    with pytest.raises(InputError, match="at least 10 source rows; got 9"):
+        CopulaRegressor().fit(Z[:9, :2], Z[:9, 2], target=target)
     constant = Z.copy()
     constant[:, 0] = 1.0
     model = CopulaRegressor(random_state=0).fit(constant[:, :2], Z[:, 2], target=Target(constant[:5, :2], Z[:5, 2]))

@@ -1,5 +1,7 @@
 """Generalised discrepancy: optimality conditions, another solver, brute force over the hypotheses held possible."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
@@ -8,7 +10,7 @@ from sklearn.kernel_ridge import KernelRidge
 from steelyard import Target
 from steelyard.baselines import DiscrepancyRegressor, discrepancy
 from steelyard.baselines.discrepancy import EVENNESS, generalised_ridge, kernel_features, least_discrepancy
-from steelyard.errors import DependencyError, ParameterError
+from steelyard.errors import DependencyError, ParameterError, SteelyardWarning
 from steelyard.kernels import gaussian
 
 pytest.importorskip("clarabel", reason="Clarabel is not installed: pip install 'steelyard[discrepancy]'")
@@ -150,11 +152,39 @@ def test_the_labels_of_the_target_choose_lambda_alone():
     assert found.weights_.mean() == pytest.approx(1)
 
 
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_labels_in_other_units_are_predicted_in_other_units(factor):
+    X, there, *_ = features(4)
+    y, labels = np.sin(X[:, 0]) + 0.2 * X[:, 1], np.sin(there[:, 0])
+    one = DiscrepancyRegressor(standardize=False).fit(X, y, target=Target(there, labels))
+    other = DiscrepancyRegressor(standardize=False).fit(X, factor * y, target=Target(there, factor * labels))
+    np.testing.assert_allclose(other.predict(X), factor * one.predict(X), rtol=1e-6, atol=1e-6 * factor)
+
+
+@pytest.mark.parametrize("away", [50, 1e4, 1e6])
+def test_a_target_far_away_leaves_weights_even(away):
+    X, there, *_ = features(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SteelyardWarning)  # where the solver says that it cannot do better
+        model = DiscrepancyRegressor().fit(X, X[:, 0], target=Target(there + away, there[:, 0]))
+    np.testing.assert_allclose(model.weights_, 1, atol=1e-3)
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_many_columns_stay_affordable():
+    rng = np.random.default_rng(0)
+    X, there = rng.normal(size=(80, 12)), rng.normal(0.3, 1, size=(10, 12))
+    model = DiscrepancyRegressor(lambdas=[0.1]).fit(X, X[:, 0], target=Target(there, there[:, 0]))
+    assert model.discrepancy_ < model.plain_discrepancy_
+    assert model.model_.features.directions.shape[1] > 60  # of which 30 are measured
+
+
 def test_bad_settings(monkeypatch):
     X, there, *_ = features(4)
     target = Target(there, there[:, 0])
-    with pytest.raises(ParameterError, match="slack must be above zero"):
-        DiscrepancyRegressor(slack=0).fit(X, X[:, 0], target=target)
+    for slack in (0, np.inf, "1", None):
+        with pytest.raises(ParameterError, match="slack"):
+            DiscrepancyRegressor(slack=slack).fit(X, X[:, 0], target=target)
     monkeypatch.setitem(__import__("sys").modules, "clarabel", None)
     with pytest.raises(DependencyError, match=r"pip install 'steelyard\[discrepancy\]'"):
         discrepancy.DiscrepancyRegressor().fit(X, X[:, 0], target=target)

@@ -27,7 +27,7 @@ class FewShotRegressor(RegressorMixin, BaseEstimator):
         """Learn from source rows and the labelled rows of the target; the domains of source rows are not used."""
         forget_fit(self)
         few = np.column_stack(check_labelled_target(target, X, type(self).__name__))
-        source = np.column_stack(validate_data(self, X, y, dtype=np.float64, y_numeric=True))
+        source = np.column_stack(validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2))
         self.scale_ = scale_of(source, self.standardize)
         source, few = self.scale_.to(source), self.scale_.to(few)
         self._learn(source[:, :-1], source[:, -1], few[:, :-1], few[:, -1])

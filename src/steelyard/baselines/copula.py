@@ -8,16 +8,17 @@ import numpy as np
 
 from steelyard.arrays import FloatArray
 from steelyard.baselines.base import FewShotRegressor
-from steelyard.check import generator
+from steelyard.check import check_range, generator
 from steelyard.diagnose.twosample import mmd_test
-from steelyard.errors import ParameterError
+from steelyard.errors import InputError
 from steelyard.kernels import blocks
 from steelyard.vine import Vine, adapt, fit_vine
 
-# Of the labels that the mean is taken over, and how far beyond the known ones they reach, in standard deviations.
+# Labels that the mean is taken over: quantiles of the label's marginal, equally likely.
 N_LABELS = 200
-BEYOND = 2.0
 ROWS_AT_A_TIME = 2000
+# With fewer rows pyvinecopulib makes every pair independent, and nothing could be predicted.
+FEWEST = 10
 
 
 class CopulaRegressor(FewShotRegressor):
@@ -30,7 +31,7 @@ class CopulaRegressor(FewShotRegressor):
     Parameters
     ----------
     level : float, default=0.05
-        Of the tests.
+        A marginal or a pair copula is refitted where the p-value of its test is not above this.
     standardize : bool, default=True
         Columns and label, by the source rows.
     random_state : int, default=None
@@ -41,6 +42,17 @@ class CopulaRegressor(FewShotRegressor):
     vine_ : of the target; its last column is the label
     changed_marginals_ : columns whose marginal was refitted, the label the last
     changed_pairs_ : ((column, column), columns given) of pair copulas that were refitted
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from steelyard import Target
+    >>> from steelyard.baselines import CopulaRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X, few = rng.normal(0, 1, (200, 1)), rng.normal(3, 1, (8, 1))
+    >>> model = CopulaRegressor(random_state=0).fit(X, X[:, 0], target=Target(few, few[:, 0]))
+    >>> model.changed_marginals_
+    [0, 1]
     """
 
     def __init__(self, *, level: float = 0.05, standardize: bool = True, random_state: int | None = None) -> None:
@@ -49,38 +61,37 @@ class CopulaRegressor(FewShotRegressor):
         self.random_state = random_state
 
     def _learn(self, X: FloatArray, y: FloatArray, target_X: FloatArray, target_y: FloatArray) -> None:
-        if not 0 <= self.level <= 1:
-            raise ParameterError(f"level must be between 0 and 1; got {self.level}.")
+        level = check_range("level", self.level, 0, 1)
+        if len(y) < FEWEST:
+            raise InputError(f"A vine needs at least {FEWEST} source rows; got {len(y)}.")
         source, target = np.column_stack([X, y]), np.column_stack([target_X, target_y])
-        seed = int(generator(self.random_state).integers(2**31))
-
-        def changed(here: FloatArray, there: FloatArray) -> bool:
-            return mmd_test(here, there, np.random.default_rng(seed)).p_value < self.level
-
-        found = adapt(fit_vine(source), source, target, changed)
+        rng = generator(self.random_state)
+        found = adapt(fit_vine(source), source, target, lambda one, other: mmd_test(one, other, rng).p_value <= level)
         self.vine_, self.changed_marginals_, self.changed_pairs_ = found.vine, found.marginals, found.pairs
-        labels = np.concatenate([y, target_y])
-        reach = BEYOND * labels.std()
-        self.model_ = ConditionalMean(found.vine, np.linspace(labels.min() - reach, labels.max() + reach, N_LABELS))
+        self.model_ = conditional_mean(found.vine)
 
 
 @dataclass(frozen=True, eq=False)
 class ConditionalMean:
-    """The mean of the last column of a vine given the others, over evenly spaced labels."""
+    """The mean of the last column of a vine given the others: of its quantiles, weighted by the copula."""
 
     vine: Vine
-    labels: FloatArray
+    probabilities: FloatArray
+    quantiles: FloatArray
 
     def predict(self, X: FloatArray) -> FloatArray:
         """Of every row."""
         return np.concatenate([self._predict(X[part]) for part in blocks(len(X), ROWS_AT_A_TIME)])
 
     def _predict(self, X: FloatArray) -> FloatArray:
-        # Without the inputs' marginals, which are the same for all labels and may be zero far from every value.
-        *of_inputs, of_label = self.vine.marginals
-        U = [np.repeat(m.probability(x), len(self.labels)) for m, x in zip(of_inputs, X.T, strict=True)]
-        U.append(np.tile(of_label.probability(self.labels), len(X)))
-        logs = self.vine.log_copula(U).reshape(len(X), -1)
-        logs += np.log(np.maximum(of_label.density(self.labels), np.finfo(float).tiny))
+        *of_inputs, _ = self.vine.marginals
+        U = [np.repeat(m.probability(x), len(self.quantiles)) for m, x in zip(of_inputs, X.T, strict=True)]
+        logs = self.vine.log_copula([*U, np.tile(self.probabilities, len(X))]).reshape(len(X), -1)
         share = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return (share @ self.labels) / share.sum(axis=1)
+        return (share @ self.quantiles) / share.sum(axis=1)
+
+
+def conditional_mean(vine: Vine) -> ConditionalMean:
+    """Of the vine's last column."""
+    probabilities = (np.arange(N_LABELS) + 0.5) / N_LABELS
+    return ConditionalMean(vine, probabilities, vine.marginals[-1].quantile(probabilities))

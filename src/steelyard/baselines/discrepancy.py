@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +12,15 @@ from scipy.linalg import cho_factor, cho_solve
 
 from steelyard.arrays import FloatArray
 from steelyard.baselines.base import FewShotRegressor
-from steelyard.check import check_grid
-from steelyard.errors import ConvergenceError, DependencyError, ParameterError
+from steelyard.check import check_grid, check_range
+from steelyard.errors import ConvergenceError, DependencyError, SteelyardWarning
 from steelyard.kernelregression import LAMBDAS, median_distance, spectrum
 from steelyard.kernels import gaussian
 
-# Directions of the kernel below this share of the largest cannot matter for a largest eigenvalue.
+# Directions of the kernel below this share of the largest are left out.
 NEGLIGIBLE = 1e-4
+# Directions that the discrepancy is measured along: the cost of its program grows with their fourth power and more.
+N_MEASURED = 30
 # Of the weights' distance to even ones, as a share of the target's second moment: many weights are almost as good.
 EVENNESS = 1e-3
 
@@ -29,22 +32,24 @@ class DiscrepancyRegressor(FewShotRegressor):
     the weighted source, for as much as is possible. Then the hypothesis is sought that is best for the target, half way
     between the worst and the best that its labels can be: they are those of a hypothesis h'' that fits the weighted
     source, Σ qᵢ (h''(xᵢ) − yᵢ)² + λ ‖h''‖², up to ``1 + slack`` times as badly as the best one. The labels of the
-    target's rows serve to choose λ only.
+    target's rows serve to choose λ only. For tables of up to some thousand rows: the kernel of all rows is formed.
 
     Parameters
     ----------
     slack : float, default=1.0
         How large the set of labels is that are held possible; the survey does not say which was used.
     lambdas : sequence of float, default=(2**-10, ..., 2**10)
+        To choose from: how much the norm of a hypothesis costs.
     standardize : bool, default=True
         Columns and label, by the source rows.
 
     Attributes
     ----------
     weights_ : of the source rows, mean one
-    discrepancy_ : of the weighted source to the target, and `plain_discrepancy_` without weights
+    discrepancy_ : of the weighted source to the target along the 30 largest directions of the kernel, and
+        `plain_discrepancy_` without weights
     lambda_ : the λ of the least squared error on the target's rows
-    errors_ : that error for every λ, the largest first
+    errors_ : that error for every λ, the largest first, of the standardised label
 
     Examples
     --------
@@ -64,16 +69,15 @@ class DiscrepancyRegressor(FewShotRegressor):
         self.standardize = standardize
 
     def _learn(self, X: FloatArray, y: FloatArray, target_X: FloatArray, target_y: FloatArray) -> None:
-        if not self.slack > 0:
-            raise ParameterError(f"slack must be above zero; got {self.slack}.")
+        slack = check_range("slack", self.slack, 0, open_low=True)
         grid = check_grid("lambdas", self.lambdas)
         rows = np.vstack([X, target_X])
         features = kernel_features(rows, median_distance(rows))
         here, there = features.of(X), features.of(target_X)
-        found = least_discrepancy(here, there)
+        found = least_discrepancy(here[:, :N_MEASURED], there[:, :N_MEASURED])
         self.weights_ = found.weights * len(X)
         self.discrepancy_, self.plain_discrepancy_ = found.discrepancy, found.plain
-        normals = [generalised_ridge(here, y, found.weights, there, float(lam), self.slack) for lam in grid]
+        normals = [generalised_ridge(here, y, found.weights, there, float(lam), slack) for lam in grid]
         self.errors_ = np.array([np.mean((there @ normal - target_y) ** 2) for normal in normals])
         best = int(np.argmin(self.errors_))
         self.lambda_ = float(grid[best])
@@ -86,7 +90,7 @@ class KernelFeatures:
 
     rows: FloatArray
     width: float
-    directions: FloatArray  # (rows, p)
+    directions: FloatArray  # (rows, p), the largest first
 
     def of(self, X: FloatArray) -> FloatArray:
         """Features (n, p)."""
@@ -96,7 +100,7 @@ class KernelFeatures:
 def kernel_features(rows: FloatArray, width: float) -> KernelFeatures:
     """Those of a kernel on its rows."""
     values, vectors = spectrum(gaussian(rows, rows, width))
-    kept = values > NEGLIGIBLE * values.max()
+    kept = np.flatnonzero(values > NEGLIGIBLE * values.max())[::-1]
     return KernelFeatures(rows, width, vectors[:, kept] / np.sqrt(values[kept]))
 
 
@@ -130,33 +134,32 @@ def least_discrepancy(here: FloatArray, there: FloatArray) -> LeastDiscrepancy:
     target's moments.
     """
     n, p = here.shape
-    moments = there.T @ there / len(there)
-    plain = _norm(here.T @ here / n - moments)
-    row, column, scale = _triangle(p)
-    each, goal = here[:, row] * here[:, column] * scale, moments[row, column] * scale
-    unit = (row == column).astype(float)[:, None]
-    ridge = EVENNESS * _norm(moments) * n
-    solution = _solve(
-        sparse.diags(np.append(np.full(n, 2 * ridge), 0.0)),
-        np.append(np.full(n, -2 * ridge / n), 1.0),
-        np.vstack(
-            [
-                np.append(np.ones(n), 0.0),
-                np.hstack([-np.eye(n), np.zeros((n, 1))]),
-                np.hstack([each.T, -unit]),
-                np.hstack([-each.T, -unit]),
-            ]
-        ),
-        np.concatenate([[1.0], np.zeros(n), goal, -goal]),
-        [("zero", 1), ("nonnegative", n), ("psd", p), ("psd", p)],
-    )
+    size = float(np.sqrt(_norm(there.T @ there / len(there)))) or 1.0
+    scaled, moments = here / size, there.T @ there / (len(there) * size**2)
+    plain = _norm(scaled.T @ scaled / n - moments)
+    row, column, twice = _triangle(p)
+    each = sparse.csc_matrix((scaled[:, row] * scaled[:, column] * twice).T)
+    goal, unit = moments[row, column] * twice, sparse.csc_matrix((row == column).astype(float)[:, None])
+    ridge = EVENNESS * n
+    try:
+        solution = _solve(
+            sparse.diags(np.append(np.full(n, 2 * ridge), 0.0)),
+            np.append(np.full(n, -2 * ridge / n), 1.0),
+            sparse.block_array([[np.ones((1, n)), None], [-sparse.eye(n), None], [each, -unit], [-each, -unit]]),
+            np.concatenate([[1.0], np.zeros(n), goal, -goal]),
+            [("zero", 1), ("nonnegative", n), ("psd", p), ("psd", p)],
+        )
+    except ConvergenceError as error:
+        message = f"{error} The target may lie far from the source; its rows are weighted evenly."
+        warnings.warn(message, SteelyardWarning, stacklevel=2)
+        return LeastDiscrepancy(np.full(n, 1 / n), plain * size**2, plain * size**2, np.zeros((p, p)))
     weights = np.maximum(solution.x[:n], 0)
     weights /= weights.sum()
-    sizes = 1 + n, 1 + n + len(row)
-    above, below = solution.z[sizes[0] : sizes[1]], solution.z[sizes[1] :]
+    above, below = np.split(solution.z[1 + n :], 2)
     dual = np.zeros((p, p))
-    dual[row, column] = dual[column, row] = (above - below) / scale
-    return LeastDiscrepancy(weights, _norm((here.T * weights) @ here - moments), plain, dual)
+    dual[row, column] = dual[column, row] = (above - below) / twice
+    found = _norm((scaled.T * weights) @ scaled - moments)
+    return LeastDiscrepancy(weights, found * size**2, plain * size**2, dual)
 
 
 def generalised_ridge(
@@ -184,7 +187,8 @@ def generalised_ridge(
     r, longest = len(values), float(lengths.max())
     if longest <= 1e-9 * max(float(np.abs(goal).max()), 1e-300):  # no doubt about the labels: ridge regression
         return right.T @ np.linalg.solve(to_axes.T @ to_axes / m + lam * np.eye(r), to_axes.T @ goal / m)
-    return right.T @ _between_extremes(to_axes, goal, lengths, lam)
+    unit = max(longest, float(np.abs(goal).max()))  # the solver's tolerances are absolute
+    return unit * right.T @ _between_extremes(to_axes, goal / unit, lengths / unit, lam)
 
 
 def _between_extremes(to_axes: FloatArray, goal: FloatArray, lengths: FloatArray, lam: float) -> FloatArray:
@@ -228,9 +232,7 @@ class _Solution:
     z: FloatArray
 
 
-def _solve(
-    quadratic: Any, linear: FloatArray, rows: FloatArray, right: FloatArray, cones: list[tuple[str, int]]
-) -> _Solution:
+def _solve(quadratic: Any, linear: FloatArray, rows: Any, right: FloatArray, cones: list[tuple[str, int]]) -> _Solution:
     """Min ½xᵀPx + qᵀx with b − Ax in a product of cones."""
     try:
         import clarabel
@@ -255,7 +257,7 @@ def _solve(
     )
     solution = clarabel.DefaultSolver(*problem, settings).solve()
     if str(solution.status) not in ("Solved", "AlmostSolved"):
-        raise ConvergenceError(f"Clarabel did not solve the discrepancy's program: {solution.status}.")
+        raise ConvergenceError(f"Clarabel did not solve the program: {solution.status}.")
     return _Solution(np.array(solution.x), np.array(solution.z))
 
 

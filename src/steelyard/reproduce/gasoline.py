@@ -317,16 +317,26 @@ def _draw_gains(summary: Summary, folder: Path) -> Path:
     figure = new_figure(10, 4)
     axes = figure.subplots()
     places = np.arange(len(CODES))
-    columns = {"ours": (OURS, RED), "authors' choices": (AUTHORS, ORANGE), "untrained networks": (UNTRAINED, GREY)}
+    columns = {
+        "ours": (OURS, RED),
+        "authors' choices": (AUTHORS, ORANGE),
+        "ours, linear": (LINEAR, BLUE),
+        "ours, untrained": (UNTRAINED, GREY),
+    }
     for step, (label, (names, color)) in enumerate(columns.items()):
         ratios = np.array([gain(summary, name) for name in names])
-        x = places + 0.25 * (step - 1)
+        x = places + 0.2 * (step - 1.5)
         axes.plot(x, np.exp(np.log(ratios).mean(axis=0)), "o", color=color, label=label)
         axes.vlines(x, ratios.min(axis=0), ratios.max(axis=0), color=color, linewidth=1)
     axes.axhline(1, color="black", linewidth=1)
     axes.set(yscale="log", ylabel="error over the target alone", xticks=places)
+    ticks = [0.2, 0.5, 1, 2]
+    axes.set_yticks(ticks, labels=map(str, ticks))
+    axes.minorticks_off()
     axes.set_xticklabels(CODES)
-    axes.legend(frameon=False, ncols=3, title="Prop, mean and range of three repetitions")
+    axes.legend(
+        frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1), title="Mean and range of three repetitions"
+    )
     return save_figure(figure, folder / "gasoline_gains.png")
 
 
