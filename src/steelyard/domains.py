@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_array, column_or_1d
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import column_or_1d
 
 from steelyard.arrays import FloatArray, IntArray
-from steelyard.check import match_columns
-from steelyard.errors import InputError, MissingDomainError, MissingTargetError
+from steelyard.check import check_labels, check_source, check_target
+from steelyard.errors import InputError, MissingDomainError, MissingTargetError, NotFiniteError
 from steelyard.target import Target
 
 
@@ -75,20 +76,30 @@ def check_domains(domain: Any, n_rows: int, n_columns: int, who: str) -> tuple[I
     return numbers, names
 
 
-def check_labelled_target(target: Target | None, X: Any, who: str) -> tuple[FloatArray, FloatArray]:
-    """Inputs and labels of the target, at least two rows, with the columns of the source table as it came."""
+def check_few_shot(estimator: BaseEstimator, X: Any, y: Any, target: Target | None) -> tuple[FloatArray, FloatArray]:
+    """Source rows, and at least two of the target with the same columns; the label is the last column of both."""
     if not isinstance(target, Target) or target.y is None:
         raise MissingTargetError(
-            f"{who} needs a few rows of the target with labels: fit(X, y, ..., target=Target(X_new, y_new))."
+            f"{type(estimator).__name__} needs a few rows of the target with labels: "
+            "fit(X, y, ..., target=Target(X_new, y_new))."
         )
-    there = check_array(match_columns(target, X), dtype=np.float64, input_name="the target")
-    labels = column_or_1d(check_array(target.y, ensure_2d=False, dtype=np.float64, input_name="target.y"))
-    n_columns = np.shape(X)[1]
-    if there.shape[1] != n_columns or len(there) != len(labels):
-        raise InputError(
-            f"The target has inputs of shape {there.shape} and {len(labels)} labels; {n_columns} columns and a label "
-            "for each row are needed."
-        )
-    if len(there) < 2:
+    rows = check_source(estimator, X)
+    check_labels(estimator, X, y)
+    source = np.column_stack([rows, _numbers(y, "y")])
+    if np.shape(target.X)[:1] == (1,):
         raise InputError("The target has one row; two are needed to leave one out, and six or more are better.")
-    return there, labels
+    there, labels = check_target(estimator, target, X), _numbers(target.y, "The target's y")
+    if len(there) != len(labels):
+        raise InputError(f"The target has {len(there)} rows and {len(labels)} labels; a label for each row is needed.")
+    return source, np.column_stack([there, labels])
+
+
+def _numbers(y: Any, name: str) -> FloatArray:
+    try:
+        labels = column_or_1d(y, dtype=np.float64, warn=True)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{name} must be one number for each row: {error}") from error
+    if not np.isfinite(labels).all():
+        first = int(np.argmin(np.isfinite(labels)))
+        raise NotFiniteError(f"{name} contains NaN or infinity, first at row {first}; finite numbers are needed.")
+    return np.asarray(labels)

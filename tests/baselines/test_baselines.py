@@ -17,7 +17,7 @@ from steelyard.baselines import (
     TwoStageTrAdaBoostR2,
 )
 from steelyard.baselines.boosting import Committee, boost, let_go
-from steelyard.errors import InputError, MissingTargetError, ParameterError
+from steelyard.errors import InputError, MissingTargetError, NotFiniteError, ParameterError
 from steelyard.kernelregression import LeaveOneOutKernelRegressor
 
 EVERY = [
@@ -54,6 +54,16 @@ def test_contract(model):
         clone(model).fit(X, y, target=Target(there[:1], labels[:1]))
     with pytest.raises(InputError, match="label for each row"):
         clone(model).fit(X, y, target=Target(there, labels[:-1]))
+    holed, unknown = X.copy(), labels.copy()
+    holed[3, 1], unknown[2] = np.nan, np.inf
+    with pytest.raises(NotFiniteError, match=r"source contains NaN in 1 of 60 rows \(column 1, first at rows \[3\]"):
+        clone(model).fit(holed, y, target=Target(there, labels))
+    with pytest.raises(NotFiniteError, match="The target's y contains NaN or infinity, first at row 2"):
+        clone(model).fit(X, y, target=Target(there, unknown))
+    with pytest.raises(NotFiniteError, match="table to predict contains NaN"):
+        one.predict(holed)
+    with pytest.raises(InputError, match="y must be one number for each row"):
+        clone(model).fit(X, ["a"] * 60, target=Target(there, labels))
 
 
 def test_the_plain_three_are_plain_fits():

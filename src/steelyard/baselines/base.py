@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from steelyard.arrays import FloatArray
-from steelyard.check import forget_fit
-from steelyard.domains import check_labelled_target, scale_of
+from steelyard.check import check_new_rows, forget_fit
+from steelyard.domains import check_few_shot, scale_of
 from steelyard.target import Target
 
 
@@ -26,8 +25,7 @@ class FewShotRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, *, domain: Any = None, target: Target | None = None) -> Any:
         """Learn from source rows and the labelled rows of the target; the domains of source rows are not used."""
         forget_fit(self)
-        few = np.column_stack(check_labelled_target(target, X, type(self).__name__))
-        source = np.column_stack(validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2))
+        source, few = check_few_shot(self, X, y, target)
         self.scale_ = scale_of(source, self.standardize)
         source, few = self.scale_.to(source), self.scale_.to(few)
         self._learn(source[:, :-1], source[:, -1], few[:, :-1], few[:, -1])
@@ -39,5 +37,5 @@ class FewShotRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> FloatArray:
         """Predicted labels of rows of the target."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = check_new_rows(self, X)
         return self.scale_.labels_back(self.model_.predict(self.scale_.inputs_to(X)))

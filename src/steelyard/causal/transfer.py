@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.svm import OneClassSVM
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from steelyard.arrays import FloatArray, IntArray
 from steelyard.causal.assumption import Assumption, independence_p_value
@@ -22,8 +22,8 @@ from steelyard.causal.contrast import Checkpoint, Start, learn
 from steelyard.causal.ica import Mechanism
 from steelyard.causal.inflate import combinations
 from steelyard.causal.mechanism import Mechanisms
-from steelyard.check import check_count, check_range, forget_fit, generator
-from steelyard.domains import check_domains, check_labelled_target, scale_of
+from steelyard.check import check_count, check_new_rows, check_range, forget_fit, generator
+from steelyard.domains import check_domains, check_few_shot, scale_of
 from steelyard.errors import NothingTransferredWarning, ParameterError
 from steelyard.kernelregression import fit_scored
 from steelyard.target import Target
@@ -171,8 +171,7 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
         forget_fit(self)
         max_synthetic, n_average = (check_count(name, getattr(self, name)) for name in ("max_synthetic", "n_average"))
         pairs = self._pairs()
-        few = np.column_stack(check_labelled_target(target, X, type(self).__name__))
-        source = np.column_stack(validate_data(self, X, y, dtype=np.float64, y_numeric=True))
+        source, few = check_few_shot(self, X, y, target)
         numbers, names = check_domains(domain, len(source), source.shape[1], type(self).__name__)
         self.scale_ = scale_of(source, self.standardize)
         source, few = self.scale_.to(source), self.scale_.to(few)
@@ -255,7 +254,7 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> FloatArray:
         """Predicted labels of rows of the new domain."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = check_new_rows(self, X)
         inputs = self.scale_.inputs_to(X)
         return self.scale_.labels_back(np.mean([regressor.predict(inputs) for regressor in self.regressors_], axis=0))
 
