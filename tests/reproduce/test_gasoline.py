@@ -8,7 +8,7 @@ from rich.console import Console
 
 from steelyard.data import load_gasoline
 from steelyard.errors import DataNotFoundError
-from steelyard.reproduce import gasoline, gasoline_networks
+from steelyard.reproduce import gasoline, gasoline_cells, gasoline_networks
 from steelyard.reproduce.command import reproduce_table
 from steelyard.reproduce.plan import Cell, printed
 
@@ -26,7 +26,7 @@ def empty_cache(tmp_path, monkeypatch):
 
 
 def column(method, country):
-    return [gasoline.compute(Cell(country, method, split), SETTINGS, 0) for split in range(10)]
+    return [gasoline_cells.compute(Cell(country, method, split), SETTINGS, 0) for split in range(10)]
 
 
 @pytest.mark.parametrize("country", gasoline.CODES)
@@ -87,7 +87,7 @@ def test_networks_of_a_cell_are_those_of_its_country_and_split(monkeypatch):
 
 
 def test_random_splits_after_the_published_ones():
-    years = [gasoline._years("AUT", trial, 0) for trial in (0, 1000, 1000, 1001)]
+    years = [gasoline_cells.chosen_years("AUT", trial, 0) for trial in (0, 1000, 1000, 1001)]
     assert all(chosen.sum() == 6 for chosen in years)
     np.testing.assert_array_equal(years[1], years[2])
     assert not np.array_equal(years[1], years[3])
