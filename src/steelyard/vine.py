@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -98,13 +98,12 @@ class Vine:
         """Of rows."""
         with np.errstate(divide="ignore"):  # zero, far from every value
             marginal = sum(np.log(m.density(z)) for m, z in zip(self.marginals, Z.T, strict=True))
-        U = [m.probability(z) for m, z in zip(self.marginals, Z.T, strict=True)]
-        return np.asarray(marginal + self.log_copula(U))
+        return np.asarray(marginal + self.log_copula(probabilities(self.marginals, Z)))
 
     def log_copula(self, U: Sequence[FloatArray]) -> FloatArray:
         """The density without the marginals, from a column of probabilities for each of them."""
         total = np.zeros(len(U[0]))
-        values: Values = [{i: u} for i, u in enumerate(U)]
+        values = _first_values(U)
         for tree in self.trees:
             inputs = [pair.inputs(values) for pair in tree]
             for pair, u in zip(tree, inputs, strict=True):
@@ -116,7 +115,7 @@ class Vine:
 def fit_vine(Z: FloatArray) -> Vine:
     """Trees that span the largest |Kendall's τ|, one after the other (Dissmann's way)."""
     marginals = [kernel_marginal(column) for column in Z.T]
-    values = _first_values(marginals, Z)
+    values = _first_values(probabilities(marginals, Z))
     full = [frozenset({i}) for i in range(Z.shape[1])]  # all variables of a node
     joined: list[tuple[int, ...]] = [(i,) for i in range(Z.shape[1])]  # what a node joins, in the tree before
     trees: list[list[Pair]] = []
@@ -133,8 +132,13 @@ def fit_vine(Z: FloatArray) -> Vine:
     return Vine(marginals, trees)
 
 
-def _first_values(marginals: list[KernelMarginal], Z: FloatArray) -> Values:
-    return [{i: marginal.probability(z)} for i, (marginal, z) in enumerate(zip(marginals, Z.T, strict=True))]
+def probabilities(marginals: Sequence[KernelMarginal], Z: FloatArray) -> list[FloatArray]:
+    """What enters the copula: of every column the probability of less."""
+    return [marginal.probability(z) for marginal, z in zip(marginals, Z.T, strict=True)]
+
+
+def _first_values(U: Sequence[FloatArray]) -> Values:
+    return [{i: u} for i, u in enumerate(U)]
 
 
 def _spanning(allowed: list[tuple[int, int]], full: list[frozenset[int]], values: Values) -> list[tuple[int, int]]:
@@ -150,7 +154,7 @@ def _spanning(allowed: list[tuple[int, int]], full: list[frozenset[int]], values
 def _pair(i: int, j: int, full: list[frozenset[int]], values: Values) -> Pair:
     (one,), (other,) = full[i] - full[j], full[j] - full[i]
     empty = Pair((i, j), (one, other), full[i] & full[j], None)
-    return Pair(empty.nodes, empty.variables, empty.given, fit_copula(empty.inputs(values)))
+    return replace(empty, copula=fit_copula(empty.inputs(values)))
 
 
 def fit_copula(inputs: FloatArray) -> Any:
@@ -184,14 +188,14 @@ def adapt(vine: Vine, source: FloatArray, target: FloatArray, changed: Changed) 
         if changed(here[:, None], there[:, None]):
             marginals[i] = kernel_marginal(there)
             found.append(i)
-    here, there = _first_values(vine.marginals, source), _first_values(marginals, target)
+    here, there = (_first_values(probabilities(of, Z)) for of, Z in ((vine.marginals, source), (marginals, target)))
     trees, pairs = [], []
     for tree in vine.trees:
         refitted = []
         for pair in tree:
             inputs = pair.inputs(there)
             if changed(pair.inputs(here), inputs):
-                pair = Pair(pair.nodes, pair.variables, pair.given, fit_copula(inputs))
+                pair = replace(pair, copula=fit_copula(inputs))
                 pairs.append((pair.variables, pair.given))
             refitted.append(pair)
         here = [pair.outputs(pair.inputs(here)) for pair in tree]

@@ -12,7 +12,7 @@ from steelyard.check import check_range, generator
 from steelyard.diagnose.twosample import mmd_test
 from steelyard.errors import InputError
 from steelyard.kernels import blocks
-from steelyard.vine import Vine, adapt, fit_vine
+from steelyard.vine import Vine, adapt, fit_vine, probabilities
 
 # Labels that the mean is taken over: quantiles of the label's marginal, equally likely.
 N_LABELS = 200
@@ -85,7 +85,7 @@ class ConditionalMean:
 
     def _predict(self, X: FloatArray) -> FloatArray:
         *of_inputs, _ = self.vine.marginals
-        U = [np.repeat(m.probability(x), len(self.quantiles)) for m, x in zip(of_inputs, X.T, strict=True)]
+        U = [np.repeat(u, len(self.quantiles)) for u in probabilities(of_inputs, X)]
         logs = self.vine.log_copula([*U, np.tile(self.probabilities, len(X))]).reshape(len(X), -1)
         share = np.exp(logs - logs.max(axis=1, keepdims=True))
         return (share @ self.quantiles) / share.sum(axis=1)
@@ -93,5 +93,5 @@ class ConditionalMean:
 
 def conditional_mean(vine: Vine) -> ConditionalMean:
     """Of the vine's last column."""
-    probabilities = (np.arange(N_LABELS) + 0.5) / N_LABELS
-    return ConditionalMean(vine, probabilities, vine.marginals[-1].quantile(probabilities))
+    even = (np.arange(N_LABELS) + 0.5) / N_LABELS
+    return ConditionalMean(vine, even, vine.marginals[-1].quantile(even))
