@@ -68,11 +68,11 @@ def _trial(rng: np.random.Generator, candidate: str, number: int, settings: Sett
     X, target = turned(upright, 180 * rng.beta(a, b, n)), turned(upright[kept:], 180 * rng.beta(b, a, n - kept))
     task = Task(X[kept:], y[kept:], target)
     torch.manual_seed(int(rng.integers(2**31)))
-    judge = network(1, JUDGE).to(device)
+    judge = network(1, JUDGE, device)
     drawn = _drawn_by_ratio(X[:kept], task, judge, settings["pretrain"], number, rng)
     method, changes = CANDIDATES[candidate]
     chosen = {**settings, **changes}
-    f, g = (network(n_outputs, chosen).to(device) for n_outputs in (10, 1))
+    f, g = (network(n_outputs, chosen, device) for n_outputs in (10, 1))
     return Trial(build(method, f, g, chosen), task, seed=number, watch={"test": (X[drawn], y[drawn])})
 
 
