@@ -26,11 +26,12 @@ class Linear(nn.Module):
 
 
 def test_the_gradient_of_the_bound_is_the_formula():
-    """∇_b Ĵ = 2(l·Xb/n)(Xᵀl/n) + m²(2XᵀXb/n − 2 mean of target rows), for g(x) = b·x."""
+    """∇_b Ĵ = 2(l·Xb/n)(Xᵀl/n) + m²(2XᵀXb/n − 2 mean of target rows) + λb, for g(x) = b·x."""
     rng = np.random.default_rng(0)
     X, goal, b, losses = rng.normal(size=(20, 3)), rng.normal(size=(15, 3)), rng.normal(size=3), rng.gamma(1, 1, 20)
-    m = 1.7
+    m, penalty = 1.7, 0.3
     expected = 2 * (losses @ X @ b / 20) * (X.T @ losses / 20) + m**2 * (2 * X.T @ X @ b / 20 - 2 * goal.mean(axis=0))
+    expected += penalty * b
     g = Linear(b)
     step = onestep.lower_bound_by_g(
         {"f": nn.Identity(), "g": g},
@@ -41,6 +42,7 @@ def test_the_gradient_of_the_bound_is_the_formula():
             row_losses=lambda scores, labels: torch.tensor(losses),
         ),
         loss_bound=m,
+        penalty=penalty,
     )
     batch = Batch(torch.arange(20), torch.tensor(X), torch.zeros(20, dtype=torch.long), torch.tensor(goal), None)
     objective, weights = step(batch)
@@ -78,6 +80,15 @@ def test_the_discriminator_finds_the_ratio():
     flat = methods.flattened(f, g, 1, flattening=0.0, pretrain=0)
     step = flat.phases[-1].begin(flat.networks, task)
     assert torch.equal(step(Batch(torch.arange(5), X[:5], task.y[:5], goal, None))[1], torch.ones(5))
+
+
+def test_the_rate_of_g_is_its_own_after_pretraining():
+    X = torch.randn(60, 4)
+    method = methods.one_step(nn.Linear(4, 2), nn.Linear(4, 1), rounds=2, g_epochs=1, f_epochs=1, g_rate=0.25)
+    trial = Trial(method, Task(X, torch.arange(60) % 2, X + 1))
+    train(trial, Settings(lambda p: torch.optim.SGD(p, lr=0.4), batch_size=30))
+    rates = {entry["phase"]: entry["learning_rate"] for entry in trial.log}
+    assert rates == pytest.approx({"discriminate": 0.4, "g": 0.1, "f": 0.4})
 
 
 def test_only_the_full_layers_of_g_learn_after_pretraining():

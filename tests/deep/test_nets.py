@@ -25,6 +25,22 @@ def test_sizes(net, shape, n_features, n_parameters):
     assert sum(p.numel() for p in net.parameters()) == n_parameters
 
 
+def test_dropout_is_of_the_full_layers_while_learning():
+    torch.manual_seed(0)
+    net, x = FiveLayerCNN(dropout=0.5), torch.rand(4, 1, 28, 28)
+    assert not torch.equal(net(x), net(x))
+    net.eval()
+    plain = FiveLayerCNN()
+    plain.load_state_dict(net.state_dict())
+    assert torch.equal(net(x), plain(x))
+    with torch.no_grad():
+        for layer in (net.hidden1, net.hidden2, net.head):
+            layer.bias.zero_()
+        net.train()
+        dropped = (net.features(x) == 0).float().mean()
+    assert dropped > 0.5
+
+
 def test_a_hundred_classes():
     """CIFAR-100, whose images are nowhere at hand: the network and a step on it."""
     from steelyard.deep import Settings, Task, Trial, methods, train

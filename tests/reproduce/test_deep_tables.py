@@ -110,7 +110,7 @@ def test_images_whole_and_rebuilt(tmp_path):
 
 def test_images_choice_is_by_rows_that_nothing_learns_from(tmp_path, monkeypatch):
     text = run("images-choice", tmp_path)
-    assert text.count("η = ") > len(images_choice.ETAS)
+    assert text.count("η = ") > 4
     from steelyard.reproduce.plan import stream
 
     settings = images_choice.EXPERIMENT.settled(dict(pair.split("=") for pair in TINY["images-choice"]))
@@ -119,6 +119,17 @@ def test_images_choice_is_by_rows_that_nothing_learns_from(tmp_path, monkeypatch
     judged = {tuple(row.flatten().tolist()) for row in trial.watch["test"][0]}
     assert not judged & {tuple(row.flatten().tolist()) for row in trial.task.X}
     assert 1 < len(judged) <= 64
+
+
+def test_rows_to_judge_by_are_turned_like_the_target():
+    """Quartiles of the angles are those of 180° · Beta(4, 2), whose distribution function is 5t⁴ − 4t⁵."""
+    rows, degrees = images_choice.drawn_like_the_target(20000, 2, 4, np.random.default_rng(0))
+    t = degrees / 180
+    shares = np.sort(5 * t**4 - 4 * t**5)
+    assert np.abs(shares - (np.arange(20000) + 0.5) / 20000).max() < 0.02
+    assert rows.min() >= 0
+    assert rows.max() < 20000
+    assert abs(rows.mean() - 10000) < 300
 
 
 def test_turning_is_that_of_scipy():

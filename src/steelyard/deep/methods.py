@@ -156,21 +156,26 @@ def one_step(
     g_epochs: int = 5,
     f_epochs: int = 10,
     pretrain: int = 10,
+    g_rate: float = 1.0,
+    g_penalty: float = 0.0,
     loss_bound: float = 1.0,
 ) -> Method:
     """Deep one-step (survey, section 5, algorithm 2): g is pretrained to tell target from source, then rounds of both.
 
-    `g` has one output; its ``freeze_convolutions``, where it has that, is called after pretraining.
+    `g` has one output; its ``freeze_convolutions``, where it has that, is called after pretraining. From then on its
+    learning rate is times `g_rate`, and `g_penalty` is the λ of algorithm 1: without it g learns the rows by heart
+    where the ratio is large, and its weights are those of a few rows.
     """
     check_count("rounds", rounds)
-    by_g = partial(onestep.lower_bound_by_g, loss_bound=loss_bound)
+    penalty = check_range("g_penalty", g_penalty, 0)
+    by_g = partial(onestep.lower_bound_by_g, loss_bound=loss_bound, penalty=penalty)
     in_turn = [
-        Phase("g", "g", check_count("g_epochs", g_epochs, 0), by_g),
+        Phase("g", "g", check_count("g_epochs", g_epochs, 0), by_g, check_range("g_rate", g_rate, 0, 1)),
         Phase("f", "f", check_count("f_epochs", f_epochs), onestep.weighted_by_g),
     ]
     pretraining = Phase("discriminate", "g", check_count("pretrain", pretrain, 0), onestep.discriminate)
     phases = [pretraining, *(in_turn * rounds)]
-    return Method("one-step", {"f": f, "g": g}, phases, {"loss_bound": loss_bound})
+    return Method("one-step", {"f": f, "g": g}, phases, {"loss_bound": loss_bound, "g_penalty": penalty})
 
 
 def flattened(f: nn.Module, g: nn.Module, epochs: int, *, flattening: float = 0.5, pretrain: int = 10) -> Method:

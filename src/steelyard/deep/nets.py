@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from steelyard.check import check_range
+
 
 class _Headed(nn.Module):
     """forward = head ∘ features."""
@@ -28,13 +30,19 @@ class _TwoConvolutions(_Headed):
     conv2: nn.Conv2d
     hidden1: nn.Linear
     hidden2: nn.Linear
+    dropout = 0.0
 
     def features(self, x: Tensor) -> Tensor:
         """84 numbers an image."""
         # ReLU keeps the order of numbers, so it may come after pooling: the same result on a quarter of the numbers.
         x = F.relu(F.max_pool2d(self.conv1(x), 2))
-        x = F.relu(F.max_pool2d(self.conv2(x), 2))
-        return F.relu(self.hidden2(F.relu(self.hidden1(x.flatten(1)))))
+        x = F.relu(F.max_pool2d(self.conv2(x), 2)).flatten(1)
+        for layer in (self.hidden1, self.hidden2):
+            x = F.relu(layer(self._dropped(x)))
+        return self._dropped(x)
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
 
 
 class LeNet5(_TwoConvolutions):
@@ -58,6 +66,7 @@ class FiveLayerCNN(_TwoConvolutions):
     """Two convolutions with pooling and three full layers (survey, section 5.3.3); 84 features.
 
     ``freeze_convolutions`` keeps the two convolutions as they are, as one-step does with g after its pretraining.
+    `dropout` is that of the inputs of the full layers.
 
     Examples
     --------
@@ -66,8 +75,11 @@ class FiveLayerCNN(_TwoConvolutions):
     torch.Size([2, 1])
     """
 
-    def __init__(self, n_outputs: int = 10, channels: int = 1, filters: tuple[int, int] = (32, 64)) -> None:
+    def __init__(
+        self, n_outputs: int = 10, channels: int = 1, filters: tuple[int, int] = (32, 64), dropout: float = 0.0
+    ) -> None:
         super().__init__()
+        self.dropout = check_range("dropout", dropout, 0, 1)
         few, many = filters
         self.conv1, self.conv2 = nn.Conv2d(channels, few, 3, padding=1), nn.Conv2d(few, many, 3, padding=1)
         self.hidden1, self.hidden2 = nn.Linear(many * 7 * 7, 128), nn.Linear(128, 84)

@@ -38,17 +38,22 @@ def discriminate(networks: Networks, task: Task) -> Step:
     return step
 
 
-def lower_bound_by_g(networks: Networks, task: Task, loss_bound: float = 1.0) -> Step:
-    """One g-step: ∇_g Ĵ with f as it is; the convolutions of g stay as the discriminator left them."""
+def lower_bound_by_g(networks: Networks, task: Task, loss_bound: float = 1.0, penalty: float = 0.0) -> Step:
+    """One g-step: ∇_g of Ĵ + λ/2 |β|² with f as it is, where β are the parameters of g that learn.
+
+    The convolutions of g stay as the discriminator left them.
+    """
     f, g = networks["f"], networks["g"]
     freeze = getattr(g, "freeze_convolutions", None)
     if freeze is not None:
         freeze()
+    learns = [p for p in g.parameters() if p.requires_grad]
 
     def step(batch: Batch) -> tuple[Tensor, None]:
         with evaluating(f), torch.no_grad():
             losses = task.row_losses(f(batch.X), batch.y)
-        return upper_bound(g(batch.X)[:, 0], losses, g(batch.target_X)[:, 0], loss_bound), None
+        bound = upper_bound(g(batch.X)[:, 0], losses, g(batch.target_X)[:, 0], loss_bound)
+        return bound + penalty / 2 * torch.stack([p.square().sum() for p in learns]).sum() if penalty else bound, None
 
     return step
 

@@ -93,13 +93,13 @@ def turned(images: Tensor, degrees: FloatArray) -> Tensor:
 
 
 def network(n_outputs: int, settings: Settings, device: str) -> nn.Module:
-    """The five-layer network; on a GPU its bias, pooling and ReLU are compiled into one, as they take most of a step."""
+    """The five-layer network; on a GPU bias, pooling and ReLU are compiled into one, as they take most of a step."""
     import torch
 
     from steelyard.deep.nets import FiveLayerCNN
 
     few, many = map(int, settings["filters"].split("+"))
-    made = FiveLayerCNN(n_outputs, filters=(few, many)).to(device)
+    made = FiveLayerCNN(n_outputs, filters=(few, many), dropout=settings["dropout"]).to(device)
     if device != "cpu":
         torch.set_float32_matmul_precision("high")  # as convolutions have it anyway
         torch._dynamo.config.recompile_limit = 64  # one for each size of batch, and with gradients or without
@@ -125,6 +125,8 @@ def build(name: str, f: nn.Module, g: nn.Module, settings: Settings) -> Method:
         g_epochs=settings["g_epochs"],
         f_epochs=settings["f_epochs"],
         pretrain=settings["pretrain"],
+        g_rate=settings["g_rate"],
+        g_penalty=settings["g_penalty"],
     )
 
 
@@ -169,8 +171,10 @@ def sections(summary: Summary) -> list[Section]:
 def used(settings: Settings) -> str:
     """What the survey leaves open, and what was used."""
     return (
-        f"{epochs_used(settings)} Convolutions of {settings['filters']} filters, {settings['optimiser']}, γ = "
-        f"{settings['flattening']}, η = {settings['eta']}: chosen without a label of the target, by images-choice."
+        f"{epochs_used(settings)} Convolutions of {settings['filters']} filters, dropout {settings['dropout']} before "
+        f"full layers, {settings['optimiser']}, γ = {settings['flattening']}, η = {settings['eta']}, λ = "
+        f"{settings['g_penalty']} and the learning rate times {settings['g_rate']} for g of one-step: chosen without a "
+        "label of the target, by images-choice."
     )
 
 
@@ -210,8 +214,11 @@ EXPERIMENT = Experiment(
         "pretrain": Setting(10, "epochs in which g learns to tell source from target; the survey does not say"),
         "optimiser": Setting("adam 0.001", "adam or sgd (momentum 0.9) and a learning rate; the survey does not say"),
         "filters": Setting("32+64", "of the two convolutions; the survey does not say"),
+        "dropout": Setting(0.25, "of the inputs of full layers; the survey does not say"),
         "flattening": Setting(0.5, "γ of EIWERM; the survey does not say"),
-        "eta": Setting(0.5, "η of RIWERM; the survey does not say"),
+        "eta": Setting(0.3, "η of RIWERM; the survey does not say"),
+        "g_rate": Setting(0.1, "of one-step: factor of the learning rate of g after pretraining; 1 in the survey"),
+        "g_penalty": Setting(0.01, "of one-step: λ of g, as in algorithm 1; the survey does not say"),
         "rows": Setting(0, "training images; 0 is all"),
         "test_rows": Setting(0, "test images; 0 is all"),
     },
