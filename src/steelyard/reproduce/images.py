@@ -218,7 +218,7 @@ EXPERIMENT = Experiment(
         "flattening": Setting(0.5, "γ of EIWERM; the survey does not say"),
         "eta": Setting(0.3, "η of RIWERM; the survey does not say"),
         "g_rate": Setting(0.1, "of one-step: factor of the learning rate of g after pretraining; 1 in the survey"),
-        "g_penalty": Setting(0.01, "of one-step: λ of g, as in algorithm 1; the survey does not say"),
+        "g_penalty": Setting(1.0, "of one-step: λ of g, as in algorithm 1; the survey does not say"),
         "rows": Setting(0, "training images; 0 is all"),
         "test_rows": Setting(0, "test images; 0 is all"),
     },

@@ -28,7 +28,7 @@ OWN: dict[str, dict[str, dict[str, object]]] = {
     "RIWERM": {f"η = {value}": {"eta": value} for value in (0.1, 0.3, 0.5, 0.7)},
     "one-step": {
         f"λ = {penalty}, rate of g × {rate}": {"g_penalty": penalty, "g_rate": rate}
-        for penalty, rate in ((0.0, 1.0), (0.01, 1.0), (0.0, 0.1), (0.01, 0.1))
+        for penalty, rate in ((0.0, 1.0), (1.0, 1.0), (0.0, 0.1), (0.1, 0.1), (1.0, 0.1), (3.0, 0.1))
     },
 }
 # Of the table: what ERM was best with, which the methods' own are chosen with.
