@@ -5,14 +5,13 @@ python -m benchmarks.class_prior_losses --out results/benchmarks/class_prior_los
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from benchmarks.pages import print_page
 from steelyard.data import class_prior_shift, load_images
 from steelyard.deep import DynamicWeights, dynamic
 from steelyard.deep.nets import LeNet5
@@ -80,10 +79,4 @@ def _lines(epoch: int, losses: torch.Tensor, truth: np.ndarray, clean: np.ndarra
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    text = page()
-    print(text)
-    if arguments.out:
-        arguments.out.write_text(text)
+    print_page(page, __doc__)

@@ -5,13 +5,12 @@ python -m benchmarks.gasoline_variants --out results/benchmarks/gasoline_variant
 
 from __future__ import annotations
 
-import argparse
 import warnings
-from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
 
+from benchmarks.pages import print_page
 from steelyard import Target
 from steelyard.arrays import FloatArray
 from steelyard.baselines import CopulaRegressor, DiscrepancyRegressor
@@ -94,10 +93,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    text = page()
-    print(text)
-    if arguments.out:
-        arguments.out.write_text(text)
+    print_page(page, __doc__)
