@@ -53,7 +53,9 @@ def lower_bound_by_g(networks: Networks, task: Task, loss_bound: float = 1.0, pe
         with evaluating(f), torch.no_grad():
             losses = task.row_losses(f(batch.X), batch.y)
         bound = upper_bound(g(batch.X)[:, 0], losses, g(batch.target_X)[:, 0], loss_bound)
-        return bound + penalty / 2 * torch.stack([p.square().sum() for p in learns]).sum() if penalty else bound, None
+        if penalty:
+            bound = bound + penalty / 2 * torch.stack([p.square().sum() for p in learns]).sum()
+        return bound, None
 
     return step
 

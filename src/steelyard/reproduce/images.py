@@ -173,8 +173,8 @@ def used(settings: Settings) -> str:
     return (
         f"{epochs_used(settings)} Convolutions of {settings['filters']} filters, dropout {settings['dropout']} before "
         f"full layers, {settings['optimiser']}, γ = {settings['flattening']}, η = {settings['eta']}, λ = "
-        f"{settings['g_penalty']} and the learning rate times {settings['g_rate']} for g of one-step: chosen without a "
-        "label of the target, by images-choice."
+        f"{settings['g_penalty']} and the learning rate times {settings['g_rate']} for g of one-step; images-choice "
+        "compares such settings without a label of the target."
     )
 
 
@@ -217,7 +217,7 @@ EXPERIMENT = Experiment(
         "dropout": Setting(0.25, "of the inputs of full layers; the survey does not say"),
         "flattening": Setting(0.5, "γ of EIWERM; the survey does not say"),
         "eta": Setting(0.3, "η of RIWERM; the survey does not say"),
-        "g_rate": Setting(0.1, "of one-step: factor of the learning rate of g after pretraining; 1 in the survey"),
+        "g_rate": Setting(0.1, "of one-step: factor of the learning rate of g after pretraining; the survey has none"),
         "g_penalty": Setting(1.0, "of one-step: λ of g, as in algorithm 1; the survey does not say"),
         "rows": Setting(0, "training images; 0 is all"),
         "test_rows": Setting(0, "test images; 0 is all"),
