@@ -11,7 +11,7 @@ from steelyard.data import load_images, rotate  # noqa: E402
 from steelyard.deep import Settings, Task, Trial, methods, onestep, train  # noqa: E402
 from steelyard.deep.nets import FiveLayerCNN, LeNet5  # noqa: E402
 from steelyard.deep.plan import Batch  # noqa: E402
-from steelyard.errors import DataNotFoundError  # noqa: E402
+from steelyard.errors import DataNotFoundError, ParameterError  # noqa: E402
 
 
 class Linear(nn.Module):
@@ -82,13 +82,39 @@ def test_the_discriminator_finds_the_ratio():
     assert torch.equal(step(Batch(torch.arange(5), X[:5], task.y[:5], goal, None))[1], torch.ones(5))
 
 
-def test_the_rate_of_g_is_its_own_after_pretraining():
+def test_a_bounded_g_goes_on_from_the_discriminator():
+    """Log-odds s become the relative ratio with η = 1/G: r/(ηr + 1 − η) with r = exp(s)."""
+    scores = torch.linspace(-6, 6, 7, dtype=torch.float64)
+    ratio = scores.exp()
+    for bound in (1.5, 4.0):
+        expected = ratio / (ratio / bound + 1 - 1 / bound)
+        assert torch.allclose(onestep.bounded_ratio(scores, bound), expected)
+        assert expected.max() < bound
+    assert torch.equal(onestep.bounded_ratio(scores, None), scores)
+    with pytest.raises(ParameterError, match="g_bound"):
+        methods.one_step(nn.Linear(4, 2), nn.Linear(4, 1), g_bound=1)
+
+
+def test_a_bounded_g_lowers_the_bound_to_the_clipped_ratio():
+    """Four kinds of rows, a score for each: with losses of zero g is w where that is below G, and near G elsewhere."""
+    source, target = torch.tensor([40, 30, 20, 10]), torch.tensor([10, 20, 20, 50])  # w is ¼, ⅔, 1 and 5
+    X, goal = (torch.eye(4).repeat_interleave(counts, dim=0) for counts in (source, target))
+    f, g = nn.Linear(4, 2), nn.Linear(4, 1)
+    task = Task(X, torch.arange(100) % 2, goal, row_losses=lambda scores, y: 0 * scores[:, 0])
+    method = methods.one_step(f, g, rounds=1, g_epochs=1500, f_epochs=1, pretrain=0, g_bound=3.0)
+    train(Trial(method, task), Settings(lambda p: torch.optim.Adam(p, lr=0.02), batch_size=100))
+    found = onestep.bounded_ratio(g(torch.eye(4))[:, 0], 3.0).tolist()
+    assert found[:3] == pytest.approx([1 / 4, 2 / 3, 1], abs=0.02)
+    assert 2.9 < found[3] < 3
+
+
+def test_f_may_learn_before_the_rounds():
     X = torch.randn(60, 4)
-    method = methods.one_step(nn.Linear(4, 2), nn.Linear(4, 1), rounds=2, g_epochs=1, f_epochs=1, g_rate=0.25)
+    method = methods.one_step(nn.Linear(4, 2), nn.Linear(4, 1), rounds=1, g_epochs=1, f_epochs=1, f_pretrain=2)
     trial = Trial(method, Task(X, torch.arange(60) % 2, X + 1))
     train(trial, Settings(lambda p: torch.optim.SGD(p, lr=0.4), batch_size=30))
-    rates = {entry["phase"]: entry["learning_rate"] for entry in trial.log}
-    assert rates == pytest.approx({"discriminate": 0.4, "g": 0.1, "f": 0.4})
+    learnt = [(entry["phase"], entry["learns"]) for entry in trial.log[-4:]]
+    assert learnt == [("pretrain", "f"), ("pretrain", "f"), ("g", "g"), ("f", "f")]
 
 
 def test_only_the_full_layers_of_g_learn_after_pretraining():
@@ -104,8 +130,8 @@ def test_only_the_full_layers_of_g_learn_after_pretraining():
     settings = Settings(lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9), batch_size=30)
     method = methods.one_step(f, g, rounds=2, g_epochs=1, f_epochs=1, pretrain=1)
     trial = Trial(method, task)
-    inner = method.phases[1].begin
-    object.__setattr__(method.phases[1], "begin", lambda *a: (keep("pretrained"), inner(*a))[1])
+    inner = method.phases[2].begin
+    object.__setattr__(method.phases[2], "begin", lambda *a: (keep("pretrained"), inner(*a))[1])
     train(trial, settings)
     assert not torch.equal(start, seen["pretrained"])
     assert torch.equal(g.conv1.weight, seen["pretrained"])

@@ -17,8 +17,17 @@ from steelyard.reproduce.plan import printed  # noqa: E402
 
 TINY = {
     "label-noise": ["epochs=2", "rate=0.01", "rows=256", "clean_rows=60", "test_rows=50", "pretrain=1"],
-    "images": ["rounds=1", "g_epochs=1", "f_epochs=1", "pretrain=1", "rows=256", "test_rows=50", "filters=2+3"],
-    "images-choice": ["rounds=1", "g_epochs=1", "f_epochs=1", "pretrain=1", "rows=320"],
+    "images": [
+        "rounds=1",
+        "g_epochs=1",
+        "f_epochs=1",
+        "pretrain=1",
+        "f_pretrain=1",
+        "rows=256",
+        "test_rows=50",
+        "filters=2+3",
+    ],
+    "images-choice": ["rounds=1", "g_epochs=1", "f_epochs=1", "pretrain=1", "f_pretrain=1", "rows=320"],
     "class-prior": ["epochs=2", "rate=0.01", "majority=60", "clean_per_class=1", "test_rows=50"],
 }
 
@@ -97,7 +106,7 @@ def test_images_whole_and_rebuilt(tmp_path):
     for data in images.EXPERIMENT.data({}):
         for method in images.METHODS:
             arrays = kept(tmp_path, images.EXPERIMENT, data, method)
-            assert arrays["curves"].shape == (2, 2 if method == "ERM" else 3, 1)
+            assert arrays["curves"].shape == (2, 3 if method == "ERM" else 4, 1)
             assert np.isfinite(arrays["weights"].astype(float)).any()
     assert "0 to compute" in run("images", tmp_path)
     page = (tmp_path / "table3_images.md").read_text()
@@ -114,7 +123,7 @@ def test_images_choice_is_by_rows_that_nothing_learns_from(tmp_path, monkeypatch
     from steelyard.reproduce.plan import stream
 
     settings = images_choice.EXPERIMENT.settled(dict(pair.split("=") for pair in TINY["images-choice"]))
-    candidate = next(name for name in images_choice.CANDIDATES if "γ = 0.25" in name)
+    candidate = next(name for name in images_choice.CANDIDATES if "γ = 0.5" in name)
     trial = images_choice._trial(stream(0, 1), candidate, 0, settings, "cpu")
     judged = {tuple(row.flatten().tolist()) for row in trial.watch["test"][0]}
     assert not judged & {tuple(row.flatten().tolist()) for row in trial.task.X}

@@ -156,26 +156,45 @@ def one_step(
     g_epochs: int = 5,
     f_epochs: int = 10,
     pretrain: int = 10,
-    g_rate: float = 1.0,
+    f_pretrain: int = 0,
     g_penalty: float = 0.0,
+    g_bound: float | None = None,
     loss_bound: float = 1.0,
 ) -> Method:
     """Deep one-step (survey, section 5, algorithm 2): g is pretrained to tell target from source, then rounds of both.
 
-    `g` has one output; its ``freeze_convolutions``, where it has that, is called after pretraining. From then on its
-    learning rate is times `g_rate`, and `g_penalty` is the λ of algorithm 1: without it g learns the rows by heart
-    where the ratio is large, and its weights are those of a few rows.
+    Parameters
+    ----------
+    f : the classifier
+    g : a network with one output; its ``freeze_convolutions``, where it has that, is called after pretraining
+    rounds, g_epochs, f_epochs : int
+        Of a round: first g learns, then f.
+    pretrain, f_pretrain : int
+        Epochs before the rounds: of g, and unweighted ones of f. A classifier that knows nothing has losses so large
+        that the first g is zero for all but a few rows.
+    g_penalty : float, default=0
+        The λ of algorithm 1, on the parameters of g that learn.
+    g_bound : float, default=None
+        The G > 1 of the survey's theory, which no weight exceeds. None takes the output of g for the weight, as the
+        survey does; where the ratio has no finite variance such a g blows up, or dies.
+    loss_bound : float, default=1
+        The m of the bound.
     """
     check_count("rounds", rounds)
     penalty = check_range("g_penalty", g_penalty, 0)
-    by_g = partial(onestep.lower_bound_by_g, loss_bound=loss_bound, penalty=penalty)
+    if g_bound is not None and not check_range("g_bound", g_bound, 1) > 1:
+        raise ParameterError("g_bound must be more than one, which is the mean of the ratio; got 1.")
+    by_g = partial(onestep.lower_bound_by_g, loss_bound=loss_bound, penalty=penalty, g_bound=g_bound)
     in_turn = [
-        Phase("g", "g", check_count("g_epochs", g_epochs, 0), by_g, check_range("g_rate", g_rate, 0, 1)),
-        Phase("f", "f", check_count("f_epochs", f_epochs), onestep.weighted_by_g),
+        Phase("g", "g", check_count("g_epochs", g_epochs, 0), by_g),
+        Phase("f", "f", check_count("f_epochs", f_epochs), partial(onestep.weighted_by_g, g_bound=g_bound)),
     ]
-    pretraining = Phase("discriminate", "g", check_count("pretrain", pretrain, 0), onestep.discriminate)
-    phases = [pretraining, *(in_turn * rounds)]
-    return Method("one-step", {"f": f, "g": g}, phases, {"loss_bound": loss_bound, "g_penalty": penalty})
+    before = [
+        Phase("discriminate", "g", check_count("pretrain", pretrain, 0), onestep.discriminate),
+        Phase("pretrain", "f", check_count("f_pretrain", f_pretrain, 0), steps.uniform),
+    ]
+    options = {"loss_bound": loss_bound, "g_penalty": penalty, "g_bound": g_bound}
+    return Method("one-step", {"f": f, "g": g}, [*before, *(in_turn * rounds)], options)
 
 
 def flattened(f: nn.Module, g: nn.Module, epochs: int, *, flattening: float = 0.5, pretrain: int = 10) -> Method:

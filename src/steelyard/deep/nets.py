@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -66,7 +68,8 @@ class FiveLayerCNN(_TwoConvolutions):
     """Two convolutions with pooling and three full layers (survey, section 5.3.3); 84 features.
 
     ``freeze_convolutions`` keeps the two convolutions as they are, as one-step does with g after its pretraining.
-    `dropout` is that of the inputs of the full layers.
+    `dropout` is that of the inputs of the full layers. Channels are last in memory, which is faster, and `bfloat16` has
+    all but the head in that precision, as in `ResNet32`.
 
     Examples
     --------
@@ -76,19 +79,41 @@ class FiveLayerCNN(_TwoConvolutions):
     """
 
     def __init__(
-        self, n_outputs: int = 10, channels: int = 1, filters: tuple[int, int] = (32, 64), dropout: float = 0.0
+        self,
+        n_outputs: int = 10,
+        channels: int = 1,
+        filters: tuple[int, int] = (32, 64),
+        dropout: float = 0.0,
+        *,
+        bfloat16: bool = False,
     ) -> None:
         super().__init__()
+        self.in_bfloat16 = bfloat16
         self.dropout = check_range("dropout", dropout, 0, 1)
         few, many = filters
         self.conv1, self.conv2 = nn.Conv2d(channels, few, 3, padding=1), nn.Conv2d(few, many, 3, padding=1)
         self.hidden1, self.hidden2 = nn.Linear(many * 7 * 7, 128), nn.Linear(128, 84)
         self.head = nn.Linear(84, n_outputs)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def features(self, x: Tensor) -> Tensor:
+        """84 numbers an image."""
+        x = x.contiguous(memory_format=torch.channels_last)
+        if x.shape[1] == 1:  # either layout by its numbers; strides that say channels last
+            side, other = x.shape[2:]
+            x = x.as_strided(x.shape, (side * other, 1, other, 1))
+        return _in_bfloat16(super().features, x) if self.in_bfloat16 else super().features(x)
 
     def freeze_convolutions(self) -> None:
         """Learn the full layers alone from now on."""
         for layer in (self.conv1, self.conv2):
             layer.requires_grad_(False)
+
+
+def _in_bfloat16(features: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    # No cache of converted parameters: it would outlive a step that is captured.
+    with torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False):
+        return features(x).float()
 
 
 class _Block(nn.Module):
@@ -144,9 +169,7 @@ class ResNet32(_Headed):
         """64 numbers an image."""
         if not self.in_bfloat16:
             return self._features(x)
-        # No cache of converted parameters: it would outlive a step that is captured.
-        with torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False):
-            return self._features(x.contiguous(memory_format=torch.channels_last)).float()
+        return _in_bfloat16(self._features, x.contiguous(memory_format=torch.channels_last))
 
     def _features(self, x: Tensor) -> Tensor:
         return self.blocks(F.relu(self.norm(self.conv(x)))).mean(dim=(2, 3))

@@ -5,6 +5,8 @@ Also the two-step methods that it is compared with, whose ratio is a network tha
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -23,6 +25,15 @@ def upper_bound(weights: Tensor, losses: Tensor, target_weights: Tensor, loss_bo
     return (weights * losses).mean() ** 2 + loss_bound**2 * (weights.square().mean() - 2 * target_weights.mean())
 
 
+def bounded_ratio(scores: Tensor, bound: float | None) -> Tensor:
+    """g in (0, G) from the scores of the network, or the scores themselves where there is no bound.
+
+    G·r/(r + G − 1) with r = exp(score): scores that are the log-odds of target and source are the relative ratio with
+    η = 1/G, so that g goes on from its pretraining.
+    """
+    return scores if bound is None else bound * torch.sigmoid(scores - math.log(bound - 1))
+
+
 def discriminate(networks: Networks, task: Task) -> Step:
     """g learns to tell target rows from source rows, by logistic loss."""
     g = networks["g"]
@@ -38,7 +49,9 @@ def discriminate(networks: Networks, task: Task) -> Step:
     return step
 
 
-def lower_bound_by_g(networks: Networks, task: Task, loss_bound: float = 1.0, penalty: float = 0.0) -> Step:
+def lower_bound_by_g(
+    networks: Networks, task: Task, loss_bound: float = 1.0, penalty: float = 0.0, g_bound: float | None = None
+) -> Step:
     """One g-step: ∇_g of Ĵ + λ/2 |β|² with f as it is, where β are the parameters of g that learn.
 
     The convolutions of g stay as the discriminator left them.
@@ -52,7 +65,8 @@ def lower_bound_by_g(networks: Networks, task: Task, loss_bound: float = 1.0, pe
     def step(batch: Batch) -> tuple[Tensor, None]:
         with evaluating(f), torch.no_grad():
             losses = task.row_losses(f(batch.X), batch.y)
-        bound = upper_bound(g(batch.X)[:, 0], losses, g(batch.target_X)[:, 0], loss_bound)
+        here, there = (bounded_ratio(g(X)[:, 0], g_bound) for X in (batch.X, batch.target_X))
+        bound = upper_bound(here, losses, there, loss_bound)
         if penalty:
             bound = bound + penalty / 2 * torch.stack([p.square().sum() for p in learns]).sum()
         return bound, None
@@ -60,13 +74,13 @@ def lower_bound_by_g(networks: Networks, task: Task, loss_bound: float = 1.0, pe
     return step
 
 
-def weighted_by_g(networks: Networks, task: Task) -> Step:
+def weighted_by_g(networks: Networks, task: Task, g_bound: float | None = None) -> Step:
     """One f-step: weights max(g, 0) with mean one in the batch; where g is nowhere positive the batch is left out."""
     f, g = networks["f"], networks["g"]
 
     def step(batch: Batch) -> tuple[Tensor, Tensor]:
         with evaluating(g), torch.no_grad():
-            weights = mean_one(g(batch.X)[:, 0].clamp(min=0))
+            weights = mean_one(bounded_ratio(g(batch.X)[:, 0], g_bound).clamp(min=0))
         return task.row_losses(f(batch.X), batch.y), weights
 
     return step

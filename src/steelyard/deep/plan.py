@@ -111,14 +111,13 @@ class Phase:
     """Epochs in which one network learns by one step function.
 
     `begin` makes the step when the phase starts, and again when it is resumed: what stays fixed meanwhile, such as
-    weights from a pretrained network, is computed there. `rate` is a factor of the learning rate.
+    weights from a pretrained network, is computed there.
     """
 
     name: str
     learns: str
     epochs: int
     begin: Begin
-    rate: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)

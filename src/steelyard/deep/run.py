@@ -129,7 +129,7 @@ class Run:
         self.counter.zero_()
         torch.manual_seed(seed + 1)  # dropout and random weights
         name = self.phase.learns
-        factor = self.phase.rate * float(self.settings.schedule(self.epochs_of[name]))
+        factor = float(self.settings.schedule(self.epochs_of[name]))
         changed = False
         for group, rate in zip(self.optimisers[name].param_groups, self.rates[name], strict=True):
             changed |= group["lr"] != rate * factor
@@ -214,7 +214,7 @@ class Run:
         return {
             "method": method.name,
             "options": method.options,
-            "phases": [[phase.name, phase.learns, phase.epochs, phase.rate] for phase in method.phases],
+            "phases": [[phase.name, phase.learns, phase.epochs] for phase in method.phases],
             "parameters": {
                 name: [[key, list(p.shape)] for key, p in network.state_dict().items()]
                 for name, network in method.networks.items()

@@ -27,13 +27,15 @@ Arrays = dict[str, Any]
 class Job:
     """Trials of one method on one data set, how they train, and what is kept of them beside their errors.
 
-    `per_trial` names what of it has a row a trial; the rest is of the first one.
+    `per_trial` names what of it has a row a trial; the rest is of the first one. The error is the mean of the last
+    `epochs_judged` epochs.
     """
 
     trials: list[Trial]
     training: Training
     keep: Callable[[list[Trial]], Arrays]
     per_trial: tuple[str, ...] = ("curves",)
+    epochs_judged: int = 1
 
 
 def run_deep(
@@ -82,7 +84,8 @@ def run_deep(
             arrays = {**before, **joined}
         np.savez_compressed(cells / f"{_file_name(data, method)}.npz", **arrays, allow_pickle=False)
         for number, trial in zip(trials, job.trials, strict=True):
-            wrong = 100 * (1 - trial.log[-1]["accuracy"]["test"])
+            last = [entry["accuracy"]["test"] for entry in trial.log[-job.epochs_judged :]]
+            wrong = 100 * (1 - sum(last) / len(last))
             store.put(Cell(data, method, number), Outcome(wrong, round(seconds, 3), int(time.time())))
         state.unlink(missing_ok=True)
 
