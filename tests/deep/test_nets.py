@@ -4,6 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 
+import torch.nn.functional as F  # noqa: E402
+
 from steelyard.deep.nets import FiveLayerCNN, LeNet5, ResNet32  # noqa: E402
 
 
@@ -65,13 +67,30 @@ def test_frozen_convolutions_stay_and_the_rest_learns():
     assert "head.weight" in moved
 
 
-@pytest.mark.filterwarnings("ignore:TF32 acceleration")
-def test_bfloat16_is_nearly_float32_and_learns():
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_layout_in_memory_changes_no_number(channels):
+    """Against the layers one by one, on numbers that lie row by row."""
     torch.manual_seed(0)
-    half = ResNet32(bfloat16=True)
-    whole = ResNet32()
+    net, x = FiveLayerCNN(channels=channels).double(), torch.rand(3, channels, 28, 28, dtype=torch.float64)
+    z = x
+    for layer in (net.conv1, net.conv2):
+        z = F.conv2d(z, layer.weight.contiguous(), layer.bias, padding=1).relu()
+        z = z.unflatten(2, (-1, 2)).unflatten(4, (-1, 2)).amax((3, 5))
+    z = z.flatten(1)
+    for layer in (net.hidden1, net.hidden2):
+        z = (z @ layer.weight.T + layer.bias).relu()
+    torch.testing.assert_close(net(x), z @ net.head.weight.T + net.head.bias)
+    torch.testing.assert_close(net(x.mT), net(x.mT.contiguous()))  # strides of another order
+
+
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+@pytest.mark.parametrize(("network", "shape"), [(ResNet32, (3, 32, 32)), (FiveLayerCNN, (1, 28, 28))])
+def test_bfloat16_is_nearly_float32_and_learns(network, shape):
+    torch.manual_seed(0)
+    half = network(bfloat16=True)
+    whole = network()
     whole.load_state_dict(half.state_dict())
-    images = torch.rand(4, 3, 32, 32)
+    images = torch.rand(4, *shape)
     # oneDNN stops the process on virtual machines that promise instructions of bfloat16 and lack them.
     with torch.backends.mkldnn.flags(enabled=False):
         found = half(images)

@@ -100,13 +100,13 @@ def sections(summary: Summary) -> list[Section]:
     for row in summary.rows:
         method = CANDIDATES[row.method][0]
         least = min(r.mean for r in summary.rows if CANDIDATES[r.method][0] == method)
-        lines.append([Entry(row.method), Entry(f"{100 - row.mean:.2f} ({row.sd:.2f})", row.mean == least)])
+        lines.append([Entry(row.method), Entry(f"{100 - row.mean:.2f}", row.mean == least)])
     note = (
         f"{DATA}, judged by {KEPT_ROWS:,} training images that are not learnt from: of {VIEWS} angles of the source's "
         "distribution each, drawn by the ratio of the densities, which is known because the shift was made. No label "
         "of the target is used. Mean of the last ten epochs. Bold: the best candidate of a method. "
     )
-    head = ["candidate", "accuracy in %, mean (sd)"]
+    head = ["candidate", "accuracy in %"]
     return [Section("Table 3: what was chosen", head, lines, note + epochs_used(summary.settings))]
 
 
