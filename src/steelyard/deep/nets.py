@@ -68,8 +68,8 @@ class FiveLayerCNN(_TwoConvolutions):
     """Two convolutions with pooling and three full layers (survey, section 5.3.3); 84 features.
 
     ``freeze_convolutions`` keeps the two convolutions as they are, as one-step does with g after its pretraining.
-    `dropout` is that of the inputs of the full layers. Channels are last in memory, which is faster, and `bfloat16` has
-    all but the head in that precision, as in `ResNet32`.
+    `dropout` is that of the inputs of the full layers. Channels are last in memory, for speed, and `bfloat16` has all
+    but the head in that precision, as in `ResNet32`.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class FiveLayerCNN(_TwoConvolutions):
     def features(self, x: Tensor) -> Tensor:
         """84 numbers an image."""
         x = x.contiguous(memory_format=torch.channels_last)
-        if x.shape[1] == 1:  # either layout by its numbers; strides that say channels last
+        if x.shape[1] == 1:  # first and last at once: only the strides tell a convolution which to go on with
             side, other = x.shape[2:]
             x = x.as_strided(x.shape, (side * other, 1, other, 1))
         return _in_bfloat16(super().features, x) if self.in_bfloat16 else super().features(x)

@@ -128,12 +128,11 @@ class Run:
         self._deal_target(dealer)
         self.counter.zero_()
         torch.manual_seed(seed + 1)  # dropout and random weights
-        name = self.phase.learns
-        factor = float(self.settings.schedule(self.epochs_of[name]))
+        name, factor = self.phase.learns, self.settings.schedule(self.epochs_of[self.phase.learns])
         changed = False
         for group, rate in zip(self.optimisers[name].param_groups, self.rates[name], strict=True):
-            changed |= group["lr"] != rate * factor
-            group["lr"] = rate * factor
+            changed |= group["lr"] != rate * float(factor)
+            group["lr"] = rate * float(factor)
         return changed
 
     def _deal_target(self, dealer: torch.Generator) -> None:

@@ -99,10 +99,9 @@ def network(n_outputs: int, settings: Settings, device: str) -> nn.Module:
     from steelyard.deep.nets import FiveLayerCNN
 
     few, many = map(int, settings["filters"].split("+"))
-    made = FiveLayerCNN(n_outputs, filters=(few, many), dropout=settings["dropout"], bfloat16=device != "cpu").to(
-        device
-    )
-    if device != "cpu":
+    on_gpu = device != "cpu"
+    made = FiveLayerCNN(n_outputs, filters=(few, many), dropout=settings["dropout"], bfloat16=on_gpu).to(device)
+    if on_gpu:
         torch.set_float32_matmul_precision("high")  # as convolutions have it anyway
         torch._dynamo.config.recompile_limit = 64  # one for each size of batch, and with gradients or without
         made.compile(dynamic=False)
