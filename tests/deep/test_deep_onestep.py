@@ -26,12 +26,13 @@ class Linear(nn.Module):
 
 
 def test_the_gradient_of_the_bound_is_the_formula():
-    """∇_b Ĵ = 2(l·Xb/n)(Xᵀl/n) + m²(2XᵀXb/n − 2 mean of target rows) + λb, for g(x) = b·x."""
+    """∇_b Ĵ = 2(l·Xb/n)(Xᵀl/n) + m²(2XᵀXb/n − 2 mean of target rows), for g(x) = b·x and losses up to m."""
     rng = np.random.default_rng(0)
     X, goal, b, losses = rng.normal(size=(20, 3)), rng.normal(size=(15, 3)), rng.normal(size=3), rng.gamma(1, 1, 20)
-    m, penalty = 1.7, 0.3
-    expected = 2 * (losses @ X @ b / 20) * (X.T @ losses / 20) + m**2 * (2 * X.T @ X @ b / 20 - 2 * goal.mean(axis=0))
-    expected += penalty * b
+    m = 1.7
+    assert (losses > m).sum() > 1
+    capped = np.minimum(losses, m)
+    expected = 2 * (capped @ X @ b / 20) * (X.T @ capped / 20) + m**2 * (2 * X.T @ X @ b / 20 - 2 * goal.mean(axis=0))
     g = Linear(b)
     step = onestep.lower_bound_by_g(
         {"f": nn.Identity(), "g": g},
@@ -42,13 +43,25 @@ def test_the_gradient_of_the_bound_is_the_formula():
             row_losses=lambda scores, labels: torch.tensor(losses),
         ),
         loss_bound=m,
-        penalty=penalty,
     )
     batch = Batch(torch.arange(20), torch.tensor(X), torch.zeros(20, dtype=torch.long), torch.tensor(goal), None)
     objective, weights = step(batch)
     assert weights is None
     objective.backward()
     np.testing.assert_allclose(g.b.grad, expected)
+
+
+@pytest.mark.parametrize("bound", [2.0, 10.0, 1000.0])
+def test_the_slope_for_g_does_not_grow_with_its_bound(bound):
+    """With w = 1 and no losses Ĵ = g² − 2g, whose slope in the score is 2(g − 1)g(1 − g/G): 8/27 G² at most."""
+    X, y = torch.ones(6, 1, dtype=torch.float64), torch.zeros(6, dtype=torch.long)
+    task = Task(X, y, X, row_losses=lambda scores, labels: torch.zeros(6, dtype=torch.float64))
+    g = Linear([np.log(2 * (bound - 1))])  # the score at which g is two thirds of G
+    value = 2 / 3 * bound
+    step = onestep.lower_bound_by_g({"f": nn.Identity(), "g": g}, task, g_bound=bound)
+    step(Batch(torch.arange(6), X, y, X, None))[0].backward()
+    assert g.b.grad.item() == pytest.approx(2 * (value - 1) * value * (1 - value / bound) / bound**2)
+    assert g.b.grad.item() < 8 / 27
 
 
 def test_f_learns_with_the_positive_part_of_g():
@@ -82,6 +95,35 @@ def test_the_discriminator_finds_the_ratio():
     assert torch.equal(step(Batch(torch.arange(5), X[:5], task.y[:5], goal, None))[1], torch.ones(5))
 
 
+def test_ratios_have_mean_one_in_every_batch():
+    """A row with odds of e¹² takes its batch, and leaves the others as they are."""
+    X = torch.cat([torch.zeros(7, 1), torch.ones(1, 1)])
+    g = nn.Linear(1, 1)
+    with torch.no_grad():
+        g.weight.fill_(12.0), g.bias.fill_(0.0)
+    task = Task(X, torch.arange(8) % 2, X)
+    for method in (
+        methods.flattened(nn.Linear(1, 2), g, 1, flattening=1.0, pretrain=0),
+        methods.relative(nn.Linear(1, 2), g, 1, eta=0.0, pretrain=0),
+    ):
+        step = method.phases[-1].begin(method.networks, task)
+        for rows, expected in ((range(4), [1.0] * 4), (range(4, 8), [0, 0, 0, 4])):
+            chosen = torch.tensor(list(rows))
+            weights = step(Batch(chosen, X[chosen], task.y[chosen], X, None))[1]
+            assert weights.tolist() == pytest.approx(expected, abs=1e-3)
+
+
+def test_no_row_with_a_ratio_above_one_is_given_up():
+    """Two kinds of rows, w = ½ and 1½, and an f that knows neither: g = w − E[g] with m = 1, which is 0 and 1."""
+    X, goal = (torch.eye(2).repeat_interleave(torch.tensor(counts), dim=0) for counts in ([50, 50], [25, 75]))
+    f, g = nn.Linear(2, 2), nn.Linear(2, 1)
+    task = Task(X, torch.arange(100) % 2, goal, row_losses=lambda scores, y: 1e4 + 0 * scores[:, 0])
+    method = methods.one_step(f, g, rounds=1, g_epochs=1500, f_epochs=1, pretrain=0, g_bound=3.0)
+    train(Trial(method, task), Settings(lambda p: torch.optim.Adam(p, lr=0.02), batch_size=100))
+    found = onestep.bounded_ratio(g(torch.eye(2))[:, 0], 3.0).tolist()
+    assert found == pytest.approx([0, 1], abs=0.05)
+
+
 def test_a_bounded_g_goes_on_from_the_discriminator():
     """Log-odds s become the relative ratio with η = 1/G: r/(ηr + 1 − η) with r = exp(s)."""
     scores = torch.linspace(-6, 6, 7, dtype=torch.float64)
@@ -106,15 +148,6 @@ def test_a_bounded_g_lowers_the_bound_to_the_clipped_ratio():
     found = onestep.bounded_ratio(g(torch.eye(4))[:, 0], 3.0).tolist()
     assert found[:3] == pytest.approx([1 / 4, 2 / 3, 1], abs=0.02)
     assert 2.9 < found[3] < 3
-
-
-def test_f_may_learn_before_the_rounds():
-    X = torch.randn(60, 4)
-    method = methods.one_step(nn.Linear(4, 2), nn.Linear(4, 1), rounds=1, g_epochs=1, f_epochs=1, f_pretrain=2)
-    trial = Trial(method, Task(X, torch.arange(60) % 2, X + 1))
-    train(trial, Settings(lambda p: torch.optim.SGD(p, lr=0.4), batch_size=30))
-    learnt = [(entry["phase"], entry["learns"]) for entry in trial.log[-4:]]
-    assert learnt == [("pretrain", "f"), ("pretrain", "f"), ("g", "g"), ("f", "f")]
 
 
 def test_only_the_full_layers_of_g_learn_after_pretraining():

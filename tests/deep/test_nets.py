@@ -15,8 +15,9 @@ from steelyard.deep.nets import FiveLayerCNN, LeNet5, ResNet32  # noqa: E402
         (LeNet5(), (1, 28, 28), 84, 61_706),
         (ResNet32(), (3, 32, 32), 64, 464_154),
         (FiveLayerCNN(), (1, 28, 28), 84, 432_038),
+        (FiveLayerCNN(filters=(6, 16), hidden=(512, 128)), (1, 28, 28), 128, 469_814),
     ],
-    ids=["LeNet5", "ResNet32", "FiveLayerCNN"],
+    ids=["LeNet5", "ResNet32", "FiveLayerCNN", "FiveLayerCNN with wide layers"],
 )
 def test_sizes(net, shape, n_features, n_parameters):
     x = torch.randn(4, *shape, generator=torch.Generator().manual_seed(0))

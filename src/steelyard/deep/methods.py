@@ -14,7 +14,6 @@ from steelyard.deep import onestep, steps
 from steelyard.deep.checkpoint import fingerprint
 from steelyard.deep.dynamic import DynamicWeights
 from steelyard.deep.plan import Begin, Method, Networks, Phase, Step, Task
-from steelyard.deep.reweight import mean_one
 from steelyard.errors import ParameterError
 
 
@@ -156,8 +155,6 @@ def one_step(
     g_epochs: int = 5,
     f_epochs: int = 10,
     pretrain: int = 10,
-    f_pretrain: int = 0,
-    g_penalty: float = 0.0,
     g_bound: float | None = None,
     loss_bound: float = 1.0,
 ) -> Method:
@@ -169,32 +166,25 @@ def one_step(
     g : a network with one output; its ``freeze_convolutions``, where it has that, is called after pretraining
     rounds, g_epochs, f_epochs : int
         Of a round: first g learns, then f.
-    pretrain, f_pretrain : int
-        Epochs before the rounds: of g, and unweighted ones of f. A classifier that knows nothing has losses so large
-        that the first g is zero for all but a few rows.
-    g_penalty : float, default=0
-        The λ of algorithm 1, on the parameters of g that learn.
+    pretrain : int
+        Epochs before the rounds, in which g learns to tell target from source.
     g_bound : float, default=None
         The G > 1 of the survey's theory, which no weight exceeds. None takes the output of g for the weight, as the
         survey does; where the ratio has no finite variance such a g blows up, or dies.
     loss_bound : float, default=1
-        The m of the bound.
+        The m of the bound. To g a loss counts as m at most.
     """
     check_count("rounds", rounds)
-    penalty = check_range("g_penalty", g_penalty, 0)
     if g_bound is not None and not check_range("g_bound", g_bound, 1) > 1:
         raise ParameterError("g_bound must be more than one, which is the mean of the ratio; got 1.")
-    by_g = partial(onestep.lower_bound_by_g, loss_bound=loss_bound, penalty=penalty, g_bound=g_bound)
+    by_g = partial(onestep.lower_bound_by_g, loss_bound=loss_bound, g_bound=g_bound)
     in_turn = [
         Phase("g", "g", check_count("g_epochs", g_epochs, 0), by_g),
         Phase("f", "f", check_count("f_epochs", f_epochs), partial(onestep.weighted_by_g, g_bound=g_bound)),
     ]
-    before = [
-        Phase("discriminate", "g", check_count("pretrain", pretrain, 0), onestep.discriminate),
-        Phase("pretrain", "f", check_count("f_pretrain", f_pretrain, 0), steps.uniform),
-    ]
-    options = {"loss_bound": loss_bound, "g_penalty": penalty, "g_bound": g_bound}
-    return Method("one-step", {"f": f, "g": g}, [*before, *(in_turn * rounds)], options)
+    before = Phase("discriminate", "g", check_count("pretrain", pretrain, 0), onestep.discriminate)
+    options = {"loss_bound": loss_bound, "g_bound": g_bound}
+    return Method("one-step", {"f": f, "g": g}, [before, *(in_turn * rounds)], options)
 
 
 def flattened(f: nn.Module, g: nn.Module, epochs: int, *, flattening: float = 0.5, pretrain: int = 10) -> Method:
@@ -203,7 +193,7 @@ def flattened(f: nn.Module, g: nn.Module, epochs: int, *, flattening: float = 0.
 
     def begin(networks: Networks, task: Task) -> Step:
         ratio = onestep.source_ratio(networks, task)
-        return steps.known(networks, task, mean_one(ratio**flattening))
+        return steps.known(networks, task, ratio**flattening, normalised=True)
 
     return _two_step("EIWERM", f, g, epochs, pretrain, begin, {"flattening": flattening})
 
@@ -213,7 +203,7 @@ def relative(f: nn.Module, g: nn.Module, epochs: int, *, eta: float = 0.5, pretr
     check_range("eta", eta, 0, 1)
 
     def begin(networks: Networks, task: Task) -> Step:
-        return steps.known(networks, task, onestep.source_ratio(networks, task, eta))
+        return steps.known(networks, task, onestep.source_ratio(networks, task, eta), normalised=True)
 
     return _two_step("RIWERM", f, g, epochs, pretrain, begin, {"eta": eta})
 

@@ -26,7 +26,7 @@ class _Headed(nn.Module):
 
 
 class _TwoConvolutions(_Headed):
-    """Two convolutions with pooling, then two full hidden layers of 84 features."""
+    """Two convolutions with pooling, then two full hidden layers, the second of which are the features."""
 
     conv1: nn.Conv2d
     conv2: nn.Conv2d
@@ -35,7 +35,7 @@ class _TwoConvolutions(_Headed):
     dropout = 0.0
 
     def features(self, x: Tensor) -> Tensor:
-        """84 numbers an image."""
+        """What the head sees of an image."""
         # ReLU keeps the order of numbers, so it may come after pooling: the same result on a quarter of the numbers.
         x = F.relu(F.max_pool2d(self.conv1(x), 2))
         x = F.relu(F.max_pool2d(self.conv2(x), 2)).flatten(1)
@@ -65,9 +65,10 @@ class LeNet5(_TwoConvolutions):
 
 
 class FiveLayerCNN(_TwoConvolutions):
-    """Two convolutions with pooling and three full layers (survey, section 5.3.3); 84 features.
+    """Two convolutions with pooling and three full layers (survey, section 5.3.3).
 
-    ``freeze_convolutions`` keeps the two convolutions as they are, as one-step does with g after its pretraining.
+    `hidden` are the units of the first two of these; the second's are the features. ``freeze_convolutions`` keeps the
+    two convolutions as they are, as one-step does with g after its pretraining.
     `dropout` is that of the inputs of the full layers. Channels are last in memory, for speed, and `bfloat16` has all
     but the head in that precision, as in `ResNet32`.
 
@@ -83,6 +84,7 @@ class FiveLayerCNN(_TwoConvolutions):
         n_outputs: int = 10,
         channels: int = 1,
         filters: tuple[int, int] = (32, 64),
+        hidden: tuple[int, int] = (128, 84),
         dropout: float = 0.0,
         *,
         bfloat16: bool = False,
@@ -92,12 +94,13 @@ class FiveLayerCNN(_TwoConvolutions):
         self.dropout = check_range("dropout", dropout, 0, 1)
         few, many = filters
         self.conv1, self.conv2 = nn.Conv2d(channels, few, 3, padding=1), nn.Conv2d(few, many, 3, padding=1)
-        self.hidden1, self.hidden2 = nn.Linear(many * 7 * 7, 128), nn.Linear(128, 84)
-        self.head = nn.Linear(84, n_outputs)
+        wide, features = hidden
+        self.hidden1, self.hidden2 = nn.Linear(many * 7 * 7, wide), nn.Linear(wide, features)
+        self.head = nn.Linear(features, n_outputs)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def features(self, x: Tensor) -> Tensor:
-        """84 numbers an image."""
+        """What the head sees of an image."""
         x = x.contiguous(memory_format=torch.channels_last)
         if x.shape[1] == 1:  # first and last at once: only the strides tell a convolution which to go on with
             side, other = x.shape[2:]

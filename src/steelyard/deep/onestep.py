@@ -49,27 +49,27 @@ def discriminate(networks: Networks, task: Task) -> Step:
     return step
 
 
-def lower_bound_by_g(
-    networks: Networks, task: Task, loss_bound: float = 1.0, penalty: float = 0.0, g_bound: float | None = None
-) -> Step:
-    """One g-step: ∇_g of Ĵ + λ/2 |β|² with f as it is, where β are the parameters of g that learn.
+def lower_bound_by_g(networks: Networks, task: Task, loss_bound: float = 1.0, g_bound: float | None = None) -> Step:
+    """One g-step: ∇_g of Ĵ with f as it is; the convolutions of g stay as the discriminator left them.
 
-    The convolutions of g stay as the discriminator left them.
+    A loss counts as m at most. min(ℓ, m) bounds the zero-one loss as ℓ does, more closely, and no row whose ratio is
+    above one is then given up: the best g is w − E[gℓ]·ℓ/m² where that is positive. With losses that have no bound,
+    rows that f does not know yet lose their weight, and f never learns them.
+
+    With a bound G the objective is Ĵ/G², that is Ĵ of g/G: its slope in the scores does not grow with G, and a step
+    that is right for the discriminator does not throw g to zero, where a sigmoid has no slope to come back by.
     """
     f, g = networks["f"], networks["g"]
     freeze = getattr(g, "freeze_convolutions", None)
     if freeze is not None:
         freeze()
-    learns = [p for p in g.parameters() if p.requires_grad]
+    unit = 1.0 if g_bound is None else g_bound**2
 
     def step(batch: Batch) -> tuple[Tensor, None]:
         with evaluating(f), torch.no_grad():
-            losses = task.row_losses(f(batch.X), batch.y)
+            losses = task.row_losses(f(batch.X), batch.y).clamp(max=loss_bound)
         here, there = (bounded_ratio(g(X)[:, 0], g_bound) for X in (batch.X, batch.target_X))
-        bound = upper_bound(here, losses, there, loss_bound)
-        if penalty:
-            bound = bound + penalty / 2 * torch.stack([p.square().sum() for p in learns]).sum()
-        return bound, None
+        return upper_bound(here, losses, there, loss_bound) / unit, None
 
     return step
 

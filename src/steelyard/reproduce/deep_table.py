@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from steelyard.reproduce.plan import Experiment, Settings, printed
 from steelyard.reproduce.report import Entry, Section
-from steelyard.reproduce.summary import Summary
+from steelyard.reproduce.summary import Row, Summary
 
 if TYPE_CHECKING:
     from steelyard.deep import Settings as Training
@@ -46,12 +46,15 @@ def accuracies(
         line = [Entry(method)]
         for data in names.values():
             row, theirs = ran.get((data, method)), paper.get((data, method))
-            ours = "not run" if row is None else f"{100 - row.mean:.2f} ({row.sd:.2f})"
-            if row is not None and row.trials < most:
-                ours += f", {row.trials} of {most} trials"
-            line.append(Entry(ours, row is not None and row.best))
+            line.append(Entry("not run") if row is None else Entry(_accuracy(row, most), row.best))
             line.append(Entry("" if theirs is None else f"{100 - theirs.mean:.2f} ({theirs.sd:.2f})"))
         lines.append(line)
     head = ["method", *(text for name in names for text in (name, "survey"))]
     note = "Bold: best, or not significantly worse (paired t-test, 5 %) among those that were run. "
     return Section(f"{title}: accuracy in %, mean (sd) at the last epoch", head, lines, note + remark)
+
+
+def _accuracy(row: Row, most: int) -> str:
+    """Mean and spread in %, and of how many trials where others have more; one trial has no spread."""
+    spread = f" ({row.sd:.2f})" if row.trials > 1 else ""
+    return f"{100 - row.mean:.2f}{spread}" + (f", {row.trials} of {most} trials" if row.trials < most else "")

@@ -98,9 +98,11 @@ def network(n_outputs: int, settings: Settings, device: str) -> nn.Module:
 
     from steelyard.deep.nets import FiveLayerCNN
 
-    few, many = map(int, settings["filters"].split("+"))
+    (few, many), (wide, features) = (map(int, settings[name].split("+")) for name in ("filters", "hidden"))
     on_gpu = device != "cpu"
-    made = FiveLayerCNN(n_outputs, filters=(few, many), dropout=settings["dropout"], bfloat16=on_gpu).to(device)
+    made = FiveLayerCNN(
+        n_outputs, filters=(few, many), hidden=(wide, features), dropout=settings["dropout"], bfloat16=on_gpu
+    ).to(device)
     if on_gpu:
         torch.set_float32_matmul_precision("high")  # as convolutions have it anyway
         torch._dynamo.config.recompile_limit = 64  # one for each size of batch, and with gradients or without
@@ -112,7 +114,7 @@ def build(name: str, f: nn.Module, g: nn.Module, settings: Settings) -> Method:
     """A method that trains f, and with the epochs of g, as long as the others."""
     from steelyard.deep.methods import baseline, flattened, one_step, relative
 
-    epochs = settings["f_pretrain"] + settings["rounds"] * (settings["g_epochs"] + settings["f_epochs"])
+    epochs = settings["rounds"] * (settings["g_epochs"] + settings["f_epochs"])
     if name == "ERM":
         return baseline("uniform", f, epochs)
     if name == "EIWERM":
@@ -126,8 +128,6 @@ def build(name: str, f: nn.Module, g: nn.Module, settings: Settings) -> Method:
         g_epochs=settings["g_epochs"],
         f_epochs=settings["f_epochs"],
         pretrain=settings["pretrain"],
-        f_pretrain=settings["f_pretrain"],
-        g_penalty=settings["g_penalty"],
         g_bound=settings["g_bound"] or None,
     )
 
@@ -173,10 +173,10 @@ def sections(summary: Summary) -> list[Section]:
 def used(settings: Settings) -> str:
     """What the survey leaves open, and what was used."""
     return (
-        f"{epochs_used(settings)} Convolutions of {settings['filters']} filters, dropout {settings['dropout']} before "
-        f"full layers, {settings['optimiser']}, γ = {settings['flattening']}, η = {settings['eta']}, for g of one-step "
-        f"λ = {settings['g_penalty']} and G = {settings['g_bound'] or '∞'}: chosen by images-choice, without a label "
-        "of the target."
+        f"{epochs_used(settings)} Convolutions of {settings['filters']} filters, full layers of {settings['hidden']} "
+        f"with dropout {settings['dropout']} before them, {settings['optimiser']}, γ = {settings['flattening']}, "
+        f"η = {settings['eta']}, G = {settings['g_bound'] or '∞'} for one-step: chosen by images-choice, without a "
+        "label of the target."
     )
 
 
@@ -184,9 +184,9 @@ def epochs_used(settings: Settings) -> str:
     """What is the same for every choice."""
     return (
         f"{settings['rounds']} rounds of {settings['g_epochs']} epochs of g and {settings['f_epochs']} of f for "
-        f"one-step after {settings['f_pretrain']} unweighted ones of f, as many epochs of f altogether for the others; "
-        f"{settings['pretrain']} epochs before in which g learns to tell source from target; filters of 3 × 3, batches "
-        "of 256, on a GPU all but the last layer in bfloat16; bilinear interpolation, zeros outside."
+        f"one-step, as many epochs of f altogether for the others; {settings['pretrain']} epochs before in which g "
+        "learns to tell source from target; filters of 3 × 3, batches of 256 with weights of mean one, on a GPU all "
+        "but the last layer in bfloat16; bilinear interpolation, zeros outside."
     )
 
 
@@ -215,13 +215,12 @@ EXPERIMENT = Experiment(
         "g_epochs": Setting(5, "of a round, as in the survey"),
         "f_epochs": Setting(10, "of a round, as in the survey"),
         "pretrain": Setting(10, "epochs in which g learns to tell source from target; the survey does not say"),
-        "f_pretrain": Setting(10, "unweighted epochs of f before the rounds; the survey has an arbitrary classifier"),
         "optimiser": Setting("sgd 0.01", "adam or sgd (momentum 0.9) and a learning rate; the survey does not say"),
         "filters": Setting("32+64", "of the two convolutions; the survey does not say"),
+        "hidden": Setting("512+128", "units of the two full layers before the last; the survey does not say"),
         "dropout": Setting(0.25, "of the inputs of full layers; the survey does not say"),
         "flattening": Setting(0.6, "γ of EIWERM; the survey does not say"),
         "eta": Setting(0.2, "η of RIWERM; the survey does not say"),
-        "g_penalty": Setting(0.0, "of one-step: λ of g, as in algorithm 1; the survey does not say"),
         "g_bound": Setting(5.0, "of one-step: G, more than which g cannot be; 0 is no bound; the survey has no number"),
         "rows": Setting(0, "training images; 0 is all"),
         "test_rows": Setting(0, "test images; 0 is all"),

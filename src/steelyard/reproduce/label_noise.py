@@ -11,8 +11,8 @@ from steelyard.data import Images, label_noise, load_images
 from steelyard.reproduce.deep_drawing import draw_curves, draw_denoising, draw_embeddings, draw_weights
 from steelyard.reproduce.deep_runner import Arrays, Job, classes, curves, pixels, row_weights
 from steelyard.reproduce.deep_table import BASELINES, accuracies, lenet_training, tenth_each_quarter
-from steelyard.reproduce.plan import Experiment, Setting, Settings, stream
-from steelyard.reproduce.report import Section
+from steelyard.reproduce.plan import Experiment, Setting, Settings, printed, stream
+from steelyard.reproduce.report import Entry, Section
 from steelyard.reproduce.summary import Summary
 
 if TYPE_CHECKING:
@@ -150,8 +150,8 @@ def _urgency(data: str, method: str) -> int:
 
 
 def sections(summary: Summary) -> list[Section]:
-    """Accuracy at the last epoch, one table for each kind of images."""
-    return [
+    """Accuracy at the last epoch, one table for each kind of images, and the kinds of methods on average."""
+    tables = [
         accuracies(
             EXPERIMENT,
             summary,
@@ -162,6 +162,27 @@ def sections(summary: Summary) -> list[Section]:
         )
         for images in IMAGES
     ]
+    return [*tables, _kinds(summary)]
+
+
+def _kinds(summary: Summary) -> Section:
+    """Static weights of inputs, of features or losses, and dynamic ones: the mean of all their cells in a table."""
+    ours = {(row.data, row.method): 100 - row.mean for row in summary.rows}
+    theirs = {cell: 100 - found.mean for cell, found in printed(f"{EXPERIMENT.file}.csv").items()}
+    lines = []
+    for kind in ("IW", "SIW", "DIW"):
+        line = [Entry(f"{kind}s" if kind != "IW" else kind)]
+        for images in IMAGES:
+            cells = [
+                (f"{images}, {noise}", m) for noise in NOISES for m in METHODS if m.partition("-")[0].startswith(kind)
+            ]
+            for found in (ours, theirs):
+                run = [found[cell] for cell in cells if cell in found]
+                missing = "" if len(run) == len(cells) else f", {len(run)} of {len(cells)} cells"
+                line.append(Entry(f"{np.mean(run):.2f}{missing}" if run else "not run"))
+        lines.append(line)
+    head = ["methods", *(text for images in IMAGES for text in (images, "survey"))]
+    return Section("Table 6: kinds of methods", head, lines, "Mean of the accuracies in the tables above, in %.")
 
 
 def used(settings: Settings) -> str:
