@@ -188,7 +188,7 @@ def one_step(
 
 
 def flattened(f: nn.Module, g: nn.Module, epochs: int, *, flattening: float = 0.5, pretrain: int = 10) -> Method:
-    """EIWERM with a network ratio: weights r^γ, where r are the odds of the discriminator g."""
+    """EIWERM with a network ratio: weights r^γ with mean one in every batch, r the odds of the discriminator g."""
     check_range("flattening", flattening, 0, 1)
 
     def begin(networks: Networks, task: Task) -> Step:
@@ -199,7 +199,7 @@ def flattened(f: nn.Module, g: nn.Module, epochs: int, *, flattening: float = 0.
 
 
 def relative(f: nn.Module, g: nn.Module, epochs: int, *, eta: float = 0.5, pretrain: int = 10) -> Method:
-    """RIWERM with a network ratio: weights r/(ηr + 1 − η), where r are the odds of the discriminator g."""
+    """RIWERM with a network ratio: weights r/(ηr + 1 − η) with mean one in every batch, r the odds of g."""
     check_range("eta", eta, 0, 1)
 
     def begin(networks: Networks, task: Task) -> Step:

@@ -56,8 +56,8 @@ def lower_bound_by_g(networks: Networks, task: Task, loss_bound: float = 1.0, g_
     above one is then given up: the best g is w − E[gℓ]·ℓ/m² where that is positive. With losses that have no bound,
     rows that f does not know yet lose their weight, and f never learns them.
 
-    With a bound G the objective is Ĵ/G², that is Ĵ of g/G: its slope in the scores does not grow with G, and a step
-    that is right for the discriminator does not throw g to zero, where a sigmoid has no slope to come back by.
+    With a bound G the objective is Ĵ/G²: its slope in the scores does not grow with G, and a step that is right for
+    the discriminator does not throw g to zero, where a sigmoid has no slope to come back by.
     """
     f, g = networks["f"], networks["g"]
     freeze = getattr(g, "freeze_convolutions", None)

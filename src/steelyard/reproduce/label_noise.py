@@ -173,9 +173,7 @@ def _kinds(summary: Summary) -> Section:
     for kind in ("IW", "SIW", "DIW"):
         line = [Entry(f"{kind}s" if kind != "IW" else kind)]
         for images in IMAGES:
-            cells = [
-                (f"{images}, {noise}", m) for noise in NOISES for m in METHODS if m.partition("-")[0].startswith(kind)
-            ]
+            cells = [(f"{images}, {noise}", m) for noise in NOISES for m in METHODS if m.startswith(kind)]
             for found in (ours, theirs):
                 run = [found[cell] for cell in cells if cell in found]
                 missing = "" if len(run) == len(cells) else f", {len(run)} of {len(cells)} cells"
