@@ -100,7 +100,8 @@ def test_ratios_have_mean_one_in_every_batch():
     X = torch.cat([torch.zeros(7, 1), torch.ones(1, 1)])
     g = nn.Linear(1, 1)
     with torch.no_grad():
-        g.weight.fill_(12.0), g.bias.fill_(0.0)
+        g.weight.fill_(12.0)
+        g.bias.zero_()
     task = Task(X, torch.arange(8) % 2, X)
     for method in (
         methods.flattened(nn.Linear(1, 2), g, 1, flattening=1.0, pretrain=0),

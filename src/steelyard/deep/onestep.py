@@ -54,7 +54,7 @@ def lower_bound_by_g(networks: Networks, task: Task, loss_bound: float = 1.0, g_
 
     A loss counts as m at most. min(ℓ, m) bounds the zero-one loss as ℓ does, more closely, and no row whose ratio is
     above one is then given up: the best g is w − E[gℓ]·ℓ/m² where that is positive. With losses that have no bound,
-    rows that f does not know yet lose their weight, and f never learns them.
+    rows that f does not know yet may lose their weight, and f then never learns them.
 
     With a bound G the objective is Ĵ/G²: its slope in the scores does not grow with G, and a step that is right for
     the discriminator does not throw g to zero, where a sigmoid has no slope to come back by.

@@ -217,7 +217,7 @@ EXPERIMENT = Experiment(
         "pretrain": Setting(10, "epochs in which g learns to tell source from target; the survey does not say"),
         "optimiser": Setting("sgd 0.01", "adam or sgd (momentum 0.9) and a learning rate; the survey does not say"),
         "filters": Setting("32+64", "of the two convolutions; the survey does not say"),
-        "hidden": Setting("512+128", "units of the two full layers before the last; the survey does not say"),
+        "hidden": Setting("128+84", "units of the two full layers before the last; the survey does not say"),
         "dropout": Setting(0.25, "of the inputs of full layers; the survey does not say"),
         "flattening": Setting(0.6, "γ of EIWERM; the survey does not say"),
         "eta": Setting(0.2, "η of RIWERM; the survey does not say"),

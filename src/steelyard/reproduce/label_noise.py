@@ -170,8 +170,8 @@ def _kinds(summary: Summary) -> Section:
     ours = {(row.data, row.method): 100 - row.mean for row in summary.rows}
     theirs = {cell: 100 - found.mean for cell, found in printed(f"{EXPERIMENT.file}.csv").items()}
     lines = []
-    for kind in ("IW", "SIW", "DIW"):
-        line = [Entry(f"{kind}s" if kind != "IW" else kind)]
+    for name, kind in {"IW": "IW", "SIWs": "SIW", "DIWs": "DIW"}.items():
+        line = [Entry(name)]
         for images in IMAGES:
             cells = [(f"{images}, {noise}", m) for noise in NOISES for m in METHODS if m.startswith(kind)]
             for found in (ours, theirs):
