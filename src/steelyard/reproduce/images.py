@@ -138,10 +138,10 @@ def training(settings: Settings) -> Training:
 
     from steelyard.deep import Settings as Training
 
-    name, rate = settings["optimiser"].split()
+    (name, rate), decay = settings["optimiser"].split(), settings["decay"]
     if name == "adam":
-        return Training(lambda parameters: torch.optim.Adam(parameters, lr=float(rate), fused=True))
-    return Training(lambda parameters: torch.optim.SGD(parameters, lr=float(rate), momentum=0.9))
+        return Training(lambda parameters: torch.optim.Adam(parameters, float(rate), weight_decay=decay, fused=True))
+    return Training(lambda parameters: torch.optim.SGD(parameters, float(rate), momentum=0.9, weight_decay=decay))
 
 
 def _keep(trained: list[Trial], angles: FloatArray, level: tuple[int, int]) -> Arrays:
@@ -174,9 +174,9 @@ def used(settings: Settings) -> str:
     """What the survey leaves open, and what was used."""
     return (
         f"{epochs_used(settings)} Convolutions of {settings['filters']} filters, full layers of {settings['hidden']} "
-        f"with dropout {settings['dropout']} before them, {settings['optimiser']}, γ = {settings['flattening']}, "
-        f"η = {settings['eta']}, G = {settings['g_bound'] or '∞'} for one-step: chosen by images-choice, without a "
-        "label of the target."
+        f"with dropout {settings['dropout']} before them, {settings['optimiser']} with weight decay "
+        f"{settings['decay']}, γ = {settings['flattening']}, η = {settings['eta']}, G = {settings['g_bound'] or '∞'} "
+        "for one-step: chosen by images-choice, without a label of the target."
     )
 
 
@@ -219,6 +219,7 @@ EXPERIMENT = Experiment(
         "filters": Setting("32+64", "of the two convolutions; the survey does not say"),
         "hidden": Setting("128+84", "units of the two full layers before the last; the survey does not say"),
         "dropout": Setting(0.25, "of the inputs of full layers; the survey does not say"),
+        "decay": Setting(0.0, "of weights, by the optimiser; the survey does not say"),
         "flattening": Setting(0.6, "γ of EIWERM; the survey does not say"),
         "eta": Setting(0.2, "η of RIWERM; the survey does not say"),
         "g_bound": Setting(5.0, "of one-step: G, more than which g cannot be; 0 is no bound; the survey has no number"),
