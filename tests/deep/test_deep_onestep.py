@@ -85,14 +85,15 @@ def test_the_discriminator_finds_the_ratio():
     train(Trial(method, task), Settings(lambda p: torch.optim.Adam(p, lr=1e-2)))
     assert g.weight.item() == pytest.approx(1, abs=0.1)
     assert g.bias.item() == pytest.approx(-0.5, abs=0.1)
-    ratio = torch.exp(X[:, 0].double() - 0.5)
-    for eta in (0.0, 0.5):
-        ours, theirs = onestep.source_ratio(method.networks, task, eta), ratio / (eta * ratio + 1 - eta)
+    ratio = torch.exp(X[:, 0] - 0.5)
+    everything = Batch(torch.arange(4000), X, task.y, goal, None)
+    for eta, flattening in ((0.0, 1.0), (0.5, 1.0), (0.0, 0.5)):
+        ours = onestep.weighted_by_odds(method.networks, task, eta, flattening)(everything)[1]
+        theirs = (ratio / (eta * ratio + 1 - eta)) ** flattening
         assert torch.corrcoef(torch.stack([ours, theirs]))[0, 1] > 0.99
         assert ours.mean().item() == pytest.approx(1)
     flat = methods.flattened(f, g, 1, flattening=0.0, pretrain=0)
-    step = flat.phases[-1].begin(flat.networks, task)
-    assert torch.equal(step(Batch(torch.arange(5), X[:5], task.y[:5], goal, None))[1], torch.ones(5))
+    assert torch.equal(flat.phases[-1].begin(flat.networks, task)(everything)[1], torch.ones(4000))
 
 
 def test_ratios_have_mean_one_in_every_batch():

@@ -5,6 +5,7 @@ import io
 
 import numpy as np
 import pytest
+import scipy.stats
 from rich.console import Console
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
@@ -145,6 +146,38 @@ def test_rows_to_judge_by_are_turned_like_the_target():
     assert rows.min() >= 0
     assert rows.max() < 20000
     assert abs(rows.mean() - 10000) < 300
+
+
+def test_angles_of_an_epoch_are_those_of_the_level():
+    """Distribution functions of Beta(2, 4) and Beta(4, 2); the same for the same epoch, others for another."""
+    upright = torch.rand(20000, 1, 2, 2)
+    turns = images.Turns(upright, (2, 4), seed=5)
+    degrees = turns.degrees(3)
+    for angles, (a, b) in zip(degrees, ((2, 4), (4, 2)), strict=True):
+        shares = np.sort(scipy.stats.beta(a, b).cdf(angles.double().numpy() / 180))
+        assert np.abs(shares - (np.arange(20000) + 0.5) / 20000).max() < 0.015
+    assert abs(np.corrcoef(*degrees)[0, 1]) < 0.03
+    for there, again, other in zip(turns(3), turns(3), turns(4), strict=True):
+        assert torch.equal(there, again)
+        assert not torch.isclose(there, other).all(dim=(1, 2, 3)).any()
+
+
+@pytest.mark.parametrize("method", ["ERM", "EIWERM", "one-step"])
+def test_images_are_turned_anew_every_epoch(method):
+    """The rows of the task after training are those of the last epoch, and so are the angles that are kept."""
+    from steelyard.deep import train
+
+    settings = images.EXPERIMENT.settled(dict(pair.split("=") for pair in [*TINY["images"], "angles=every epoch"]))
+    job = images.job("Fashion-MNIST (2, 4)", method, [1000], settings, 0, "cpu")
+    (trial,) = job.trials
+    before = trial.task.X.clone()
+    train(trial, job.training, progress=False)
+    here, there = trial.renew(trial.method.epochs - 1)
+    assert torch.equal(trial.task.X, here)
+    assert torch.equal(trial.task.target_X, there)
+    assert not torch.isclose(before, here).all(dim=(1, 2, 3)).any()
+    angles = job.keep([trial])["angles"].astype(float)
+    np.testing.assert_allclose(angles, trial.renew.degrees(trial.method.epochs - 1)[0].numpy(), atol=0.07)
 
 
 def test_turning_is_that_of_scipy():

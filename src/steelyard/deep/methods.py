@@ -189,22 +189,13 @@ def one_step(
 
 def flattened(f: nn.Module, g: nn.Module, epochs: int, *, flattening: float = 0.5, pretrain: int = 10) -> Method:
     """EIWERM with a network ratio: weights r^γ with mean one in every batch, r the odds of the discriminator g."""
-    check_range("flattening", flattening, 0, 1)
-
-    def begin(networks: Networks, task: Task) -> Step:
-        ratio = onestep.source_ratio(networks, task)
-        return steps.known(networks, task, ratio**flattening, normalised=True)
-
+    begin = partial(onestep.weighted_by_odds, flattening=check_range("flattening", flattening, 0, 1))
     return _two_step("EIWERM", f, g, epochs, pretrain, begin, {"flattening": flattening})
 
 
 def relative(f: nn.Module, g: nn.Module, epochs: int, *, eta: float = 0.5, pretrain: int = 10) -> Method:
     """RIWERM with a network ratio: weights r/(ηr + 1 − η) with mean one in every batch, r the odds of g."""
-    check_range("eta", eta, 0, 1)
-
-    def begin(networks: Networks, task: Task) -> Step:
-        return steps.known(networks, task, onestep.source_ratio(networks, task, eta), normalised=True)
-
+    begin = partial(onestep.weighted_by_odds, eta=check_range("eta", eta, 0, 1))
     return _two_step("RIWERM", f, g, epochs, pretrain, begin, {"eta": eta})
 
 

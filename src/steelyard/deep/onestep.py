@@ -86,12 +86,17 @@ def weighted_by_g(networks: Networks, task: Task, g_bound: float | None = None) 
     return step
 
 
-def source_ratio(networks: Networks, task: Task, eta: float = 0.0) -> Tensor:
-    """w_η = r/(ηr + 1 − η) of every source row, where r = p_target/p_source as the discriminator g has it.
+def weighted_by_odds(networks: Networks, task: Task, eta: float = 0.0, flattening: float = 1.0) -> Step:
+    """One f-step of RIWERM or EIWERM: weights w_η^γ with mean one in the batch, where w_η = r/(ηr + 1 − η).
 
-    The discriminator sees as many rows of one side as of the other, so r is its odds. η = 0 is the plain ratio.
+    r = p_target/p_source as the discriminator g has it, which sees as many rows of one side as of the other: its odds.
     """
-    g = networks["g"]
-    with evaluating(g), torch.no_grad():
-        odds = torch.cat([g(part)[:, 0] for part in torch.split(task.X, 2000)]).double().clamp(-30, 30).exp()
-    return mean_one(odds / (eta * odds + 1 - eta))
+    f, g = networks["f"], networks["g"]
+
+    def step(batch: Batch) -> tuple[Tensor, Tensor]:
+        with evaluating(g), torch.no_grad():
+            odds = g(batch.X)[:, 0].clamp(-30, 30).exp()
+            weights = mean_one((odds / (eta * odds + 1 - eta)) ** flattening)
+        return task.row_losses(f(batch.X), batch.y), weights
+
+    return step

@@ -59,14 +59,17 @@ class Settings:
 class Trial:
     """A method on a task with a seed, and afterwards what came of it.
 
-    `watch` are named rows and labels whose accuracy is logged after every epoch, such as those of a test. `log` has one
-    entry an epoch; `rows` and `weights` are those of the last epoch that had weights, step by step.
+    `watch` are named rows and labels whose accuracy is logged after every epoch, such as those of a test. `renew` goes
+    from the number of an epoch to its inputs of source and target, such as images turned anew; they are written over
+    those of the task, and the labels stay. It is not for methods whose weights are found once. `log` has one entry an
+    epoch; `rows` and `weights` are those of the last epoch that had weights, step by step.
     """
 
     method: Method
     task: Task
     seed: int = 0
     watch: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    renew: Callable[[int], tuple[Tensor, Tensor]] | None = None
     log: list[dict[str, Any]] = field(default_factory=list)
     rows: Tensor | None = None
     weights: Tensor | None = None
@@ -119,11 +122,16 @@ class Run:
         self.step_of = phase.begin(self.trial.method.networks, self.trial.task)
 
     def begin_epoch(self, epoch: int) -> bool:
-        """Deal the rows and set the learning rate; whether that has changed."""
+        """Renew and deal the rows and set the learning rate; whether that has changed."""
         assert self.phase is not None
+        task = self.trial.task
+        if self.trial.renew is not None:
+            # In place: a captured step reads from the same memory every time.
+            for rows, renewed in zip((task.X, task.target_X), self.trial.renew(epoch), strict=True):
+                rows.copy_(renewed)
         seed = (int(self.trial.seed) * 1_000_003 + epoch) % 2**62
         dealer = torch.Generator(self.device).manual_seed(seed)
-        order = torch.randperm(len(self.trial.task.y), generator=dealer, device=self.device)
+        order = torch.randperm(len(task.y), generator=dealer, device=self.device)
         self.rows.copy_(order[: self.rows.numel()].reshape(self.rows.shape))
         self._deal_target(dealer)
         self.counter.zero_()
@@ -233,6 +241,7 @@ class Run:
                 for name in self.optimisers
             },
             "data": checkpoint.fingerprint(task.X, task.y, task.target_X, task.target_y),
+            "renewed": self.trial.renew is not None,
         }
 
     def state(self) -> dict[str, Any]:

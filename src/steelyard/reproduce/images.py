@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 IMAGES = {"Fashion-MNIST": "fashion_mnist", "Kuzushiji-MNIST-10k": "kmnist"}  # 10k: a split of its test
 LEVELS = {"(2, 4)": (2, 4), "(2, 5)": (2, 5), "(2, 6)": (2, 6)}
 METHODS = ["ERM", "EIWERM", "RIWERM", "one-step"]
+ONCE, ANEW = "once", "every epoch"
 KMNIST_TEST = 2000  # of its 10,000 images; the others are learnt from
 
 
@@ -49,7 +51,7 @@ def _trial(
     settings: Settings,
     device: str,
 ) -> tuple[Trial, FloatArray]:
-    """Images turned by angles of the source and of the target, two networks, and the angles of the source."""
+    """Images turned by angles of the source and of the target, two networks, and the last angles of the source."""
     import torch
 
     from steelyard.deep import Task, Trial
@@ -63,7 +65,41 @@ def _trial(
     test = turned(pixels(held_out.X[:m], device), test_angles), classes(held_out.y[:m], device)
     torch.manual_seed(int(rng.integers(2**31)))
     f, g = (network(n_outputs, settings, device) for n_outputs in (10, 1))
-    return Trial(build(method, f, g, settings), task, seed=number, watch={"test": test}), angles
+    built = build(method, f, g, settings)
+    renew = None
+    if settings["angles"] == ANEW:
+        renew = Turns(upright, (a, b), int(rng.integers(2**31)))
+        angles = renew.degrees(built.epochs - 1)[0].double().cpu().numpy()
+    return Trial(built, task, seed=number, watch={"test": test}, renew=renew), angles
+
+
+@dataclass(frozen=True, eq=False)
+class Turns:
+    """Upright images by the number of an epoch to images turned like the source and like the target."""
+
+    upright: Tensor
+    level: tuple[int, int]
+    seed: int
+
+    def __call__(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """Images of the source and of the target in this epoch."""
+        here, there = self.degrees(epoch)
+        return turned(self.upright, here), turned(self.upright, there)
+
+    def degrees(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """Their angles, 180° · Beta(a, b) and 180° · Beta(b, a)."""
+        import torch
+
+        a, b = self.level
+        device = self.upright.device
+        draws = torch.Generator(device).manual_seed(self.seed * 1009 + epoch)
+
+        def beta(k: int) -> Tensor:
+            # The k-th smallest of k + l − 1 uniform numbers is Beta(k, l); drawn where the images are, every epoch.
+            uniform = torch.rand((len(self.upright), a + b - 1), generator=draws, device=device)
+            return uniform.kthvalue(k, dim=1).values
+
+        return 180 * beta(a), 180 * beta(b)
 
 
 def halves(name: str, rng: np.random.Generator) -> tuple[Images, Images]:
@@ -77,12 +113,12 @@ def halves(name: str, rng: np.random.Generator) -> tuple[Images, Images]:
     return Images(whole.X[first], whole.y[first]), Images(whole.X[last], whole.y[last])
 
 
-def turned(images: Tensor, degrees: FloatArray) -> Tensor:
+def turned(images: Tensor, degrees: FloatArray | Tensor) -> Tensor:
     """Images (n, channels, side, side) turned by their own angle on their device, bilinear, zeros outside."""
     import torch
     import torch.nn.functional as F
 
-    angle = torch.tensor(np.deg2rad(degrees), dtype=images.dtype, device=images.device)
+    angle = torch.deg2rad(torch.as_tensor(degrees, device=images.device)).to(images.dtype)
     cos, sin, none = angle.cos(), angle.sin(), torch.zeros_like(angle)
     turns = torch.stack([torch.stack([cos, -sin, none], dim=1), torch.stack([sin, cos, none], dim=1)], dim=1)
     parts = [
@@ -175,8 +211,9 @@ def used(settings: Settings) -> str:
     return (
         f"{epochs_used(settings)} Convolutions of {settings['filters']} filters, full layers of {settings['hidden']} "
         f"with dropout {settings['dropout']} before them, {settings['optimiser']} with weight decay "
-        f"{settings['decay']}, γ = {settings['flattening']}, η = {settings['eta']}, G = {settings['g_bound'] or '∞'} "
-        "for one-step: chosen by images-choice, without a label of the target."
+        f"{settings['decay']}, angles drawn {settings['angles']}, γ = {settings['flattening']}, "
+        f"η = {settings['eta']}, G = {settings['g_bound'] or '∞'} for one-step: chosen by images-choice, without a "
+        "label of the target."
     )
 
 
@@ -211,6 +248,7 @@ EXPERIMENT = Experiment(
         "equally many epochs each; accuracy on the test images at the last epoch."
     ),
     settings={
+        "angles": Setting(ONCE, "of the images to learn from are drawn once or every epoch; the survey does not say"),
         "rounds": Setting(20, "as in the survey"),
         "g_epochs": Setting(5, "of a round, as in the survey"),
         "f_epochs": Setting(10, "of a round, as in the survey"),

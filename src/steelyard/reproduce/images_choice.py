@@ -9,8 +9,8 @@ import numpy as np
 
 from steelyard.arrays import FloatArray, IntArray
 from steelyard.reproduce.deep_runner import Job, classes, curves, pixels
+from steelyard.reproduce.images import ANEW, LEVELS, ONCE, Turns, build, epochs_used, halves, network, training, turned
 from steelyard.reproduce.images import EXPERIMENT as TABLE
-from steelyard.reproduce.images import LEVELS, build, epochs_used, halves, network, training, turned
 from steelyard.reproduce.plan import Experiment, Setting, Settings, stream
 from steelyard.reproduce.report import Entry, Section
 from steelyard.reproduce.summary import Summary
@@ -31,20 +31,28 @@ OWN: dict[str, dict[str, dict[str, object]]] = {
     "one-step": {f"G = {value or '∞'}": {"g_bound": value} for value in (1.5, 2.0, 3.0, 5.0, 0.0)},
 }
 # Of the table: what ERM was best with, which later choices are made with.
-TAKEN = {name: TABLE.settings[name].default for name in ("optimiser", "filters", "hidden", "dropout", "decay")}
+TAKEN = {
+    name: TABLE.settings[name].default for name in ("angles", "optimiser", "filters", "hidden", "dropout", "decay")
+}
 
 
 def _candidates() -> dict[str, tuple[str, dict[str, object]]]:
-    """Methods and settings by their names: full layers, filters, optimisers and decay by ERM, then the methods' own."""
+    """Settings by name: angles, full layers, filters, optimisers and decay by ERM, then each method's own."""
     start = {"optimiser": OPTIMISERS[0], "filters": FILTERS[0], "decay": DECAYS[0]}
-    by_erm = [{**start, "hidden": hidden, "dropout": dropout} for hidden in HIDDEN for dropout in DROPOUTS]
+    by_erm = [
+        {**start, "angles": angles, "hidden": hidden, "dropout": dropout}
+        for angles in (ONCE, ANEW)
+        for hidden in HIDDEN
+        for dropout in DROPOUTS
+    ]
     by_erm += [{**TAKEN, **start, "filters": filters} for filters in FILTERS[1:]]
     by_erm += [{**TAKEN, "optimiser": optimiser, "decay": DECAYS[0]} for optimiser in OPTIMISERS[1:]]
     by_erm += [{**TAKEN, "decay": decay} for decay in DECAYS[1:]]
 
     def named(method: str, chosen: dict[str, object]) -> str:
         network = f"{chosen['filters']} filters, {chosen['hidden']} units, dropout {chosen['dropout']}"
-        return f"{method}, {chosen['optimiser']}, {network}, decay {chosen['decay']}"
+        found = f"{method}, {chosen['optimiser']}, {network}, decay {chosen['decay']}"
+        return found if chosen["angles"] == ONCE else f"{found}, angles {chosen['angles']}"
 
     found = {named("ERM", chosen): ("ERM", chosen) for chosen in by_erm}
     for method, choices in OWN.items():
@@ -82,7 +90,8 @@ def _trial(rng: np.random.Generator, candidate: str, number: int, settings: Sett
     chosen = {**settings, **changes}
     f, g = (network(n_outputs, chosen, device) for n_outputs in (10, 1))
     task = Task(X, y[kept:], target)
-    return Trial(build(method, f, g, chosen), task, seed=number, watch={"test": judges})
+    renew = Turns(upright[kept:], (a, b), int(rng.integers(2**31))) if chosen["angles"] == ANEW else None
+    return Trial(build(method, f, g, chosen), task, seed=number, watch={"test": judges}, renew=renew)
 
 
 def drawn_like_the_target(kept: int, a: float, b: float, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
@@ -122,7 +131,8 @@ EXPERIMENT = Experiment(
     file="table3_choice",
     title="Table 3: the choice of network, optimiser and each method's own",
     explains=(
-        "Full layers, filters, optimiser and weight decay by ERM, then γ of EIWERM, η of RIWERM and G of one-step. "
+        "Angles drawn once or every epoch, full layers, filters, optimiser and weight decay by ERM, then γ of EIWERM, "
+        "η of RIWERM and G of one-step. "
         "Judged by training images that were kept apart, turned like the source and drawn like the target, as the "
         "target's labels are not to be used. Half the rounds of the table."
     ),
