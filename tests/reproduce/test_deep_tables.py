@@ -180,6 +180,11 @@ def test_images_are_turned_anew_every_epoch(method):
     np.testing.assert_allclose(angles, trial.renew.degrees(trial.method.epochs - 1)[0].numpy(), atol=0.07)
 
 
+def test_angles_are_drawn_once_or_every_epoch(tmp_path):
+    with pytest.raises(ParameterError, match='angles are drawn "once" or "every epoch"; got "sometimes"'):
+        run("images", tmp_path, given=["angles=sometimes"])
+
+
 def test_turning_is_that_of_scipy():
     from steelyard.data import rotate
 

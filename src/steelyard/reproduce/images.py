@@ -10,6 +10,7 @@ import numpy as np
 
 from steelyard.arrays import FloatArray
 from steelyard.data import Images, load_images
+from steelyard.errors import ParameterError
 from steelyard.reproduce.deep_drawing import draw_curves, draw_weights_by_angle
 from steelyard.reproduce.deep_runner import Arrays, Job, classes, curves, pixels, row_weights
 from steelyard.reproduce.deep_table import accuracies
@@ -66,11 +67,17 @@ def _trial(
     torch.manual_seed(int(rng.integers(2**31)))
     f, g = (network(n_outputs, settings, device) for n_outputs in (10, 1))
     built = build(method, f, g, settings)
-    renew = None
-    if settings["angles"] == ANEW:
-        renew = Turns(upright, (a, b), int(rng.integers(2**31)))
+    renew = turning(upright, (a, b), rng, settings)
+    if renew is not None:
         angles = renew.degrees(built.epochs - 1)[0].double().cpu().numpy()
     return Trial(built, task, seed=number, watch={"test": test}, renew=renew), angles
+
+
+def turning(upright: Tensor, level: tuple[int, int], rng: np.random.Generator, settings: Settings) -> Turns | None:
+    """How images are turned anew, or None where their angles stay."""
+    if settings["angles"] not in (ONCE, ANEW):
+        raise ParameterError(f'angles are drawn "{ONCE}" or "{ANEW}"; got "{settings["angles"]}".')
+    return Turns(upright, level, int(rng.integers(2**31))) if settings["angles"] == ANEW else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,18 @@ import numpy as np
 
 from steelyard.arrays import FloatArray, IntArray
 from steelyard.reproduce.deep_runner import Job, classes, curves, pixels
-from steelyard.reproduce.images import ANEW, LEVELS, ONCE, Turns, build, epochs_used, halves, network, training, turned
+from steelyard.reproduce.images import (
+    ANEW,
+    LEVELS,
+    ONCE,
+    build,
+    epochs_used,
+    halves,
+    network,
+    training,
+    turned,
+    turning,
+)
 from steelyard.reproduce.images import EXPERIMENT as TABLE
 from steelyard.reproduce.plan import Experiment, Setting, Settings, stream
 from steelyard.reproduce.report import Entry, Section
@@ -90,7 +101,7 @@ def _trial(rng: np.random.Generator, candidate: str, number: int, settings: Sett
     chosen = {**settings, **changes}
     f, g = (network(n_outputs, chosen, device) for n_outputs in (10, 1))
     task = Task(X, y[kept:], target)
-    renew = Turns(upright[kept:], (a, b), int(rng.integers(2**31))) if chosen["angles"] == ANEW else None
+    renew = turning(upright[kept:], (a, b), rng, chosen)
     return Trial(build(method, f, g, chosen), task, seed=number, watch={"test": judges}, renew=renew)
 
 
