@@ -80,7 +80,7 @@ def test_label_noise_whole_and_rebuilt(tmp_path):
     for name, kind in {"IW": "IW", "SIWs": "SIW", "DIWs": "DIW"}.items():
         mean = np.mean([100 - error for method, error in errors.items() if method.startswith(kind)])
         assert f"| {name} | {mean:.2f} |" in page
-    for picture in ("curves", "weights", "embeddings", "denoising"):
+    for picture in ("ablation", "curves", "weights", "embeddings", "denoising"):
         assert (tmp_path / f"label_noise_{picture}.png").stat().st_size > 5000
 
 
@@ -120,8 +120,8 @@ def test_images_whole_and_rebuilt(tmp_path):
     assert "85.07 (0.08)" in page
     assert "a split of its 10,000 test images" in page
     for kind in ("fashion_mnist", "kmnist"):
-        for picture in ("curves", "weights"):
-            assert (tmp_path / f"images_{kind}_{picture}.png").stat().st_size > 5000
+        for picture in ("", "_curves", "_weights"):
+            assert (tmp_path / f"images_{kind}{picture}.png").stat().st_size > 5000
 
 
 def test_images_choice_is_by_rows_that_nothing_learns_from(tmp_path, monkeypatch):

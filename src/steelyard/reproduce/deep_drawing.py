@@ -11,6 +11,7 @@ import numpy as np
 from steelyard.reproduce.deep_runner import kept
 from steelyard.reproduce.drawing import BLUE, GREEN, GREY, ORANGE, RED, new_figure, save_figure
 from steelyard.reproduce.plan import Experiment
+from steelyard.reproduce.summary import Summary
 
 COLORS = {
     "Clean": GREEN,
@@ -51,6 +52,32 @@ def draw_curves(
         axes.set(title=name, xlabel="epoch", ylabel="test accuracy, % (band: one sd)", ylim=(max(0, lowest - 3), None))
         _label_ends(axes, {method: 100 * float(a["curves"][:, -1, 0].mean()) for method, a in each.items()})
     return save_figure(figure, folder / file)
+
+
+def draw_beside_printed(summary: Summary, names: Sequence[str], methods: Sequence[str], path: Path) -> Path | None:
+    """Accuracy of each method and the survey's, a panel a data set; lines are one standard deviation."""
+    found = {name: {row.method: row for row in summary.of(name) if row.method in methods} for name in names}
+    found = {name: rows for name, rows in found.items() if rows}
+    if not found:
+        return None
+    figure = new_figure(3.8 * len(found), 0.9 + 0.32 * len(methods))
+    panels = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
+    for axes, (name, rows) in zip(panels, found.items(), strict=True):
+        for place, method in enumerate(methods):
+            axes.axhline(place, color="#eeeeee", linewidth=0.8, zorder=0)
+            if method in rows:
+                ours, theirs = rows[method], rows[method].paper
+                spread = ours.sd if ours.trials > 1 else 0
+                axes.errorbar(100 - ours.mean, place, xerr=spread, fmt="o", color=RED, label="ours")
+                if theirs is not None:
+                    axes.errorbar(
+                        100 - theirs.mean, place, xerr=theirs.sd, fmt="o", mfc="white", color=GREY, label="survey"
+                    )
+        axes.set(title=name, xlabel="test accuracy, %", yticks=range(len(methods)), yticklabels=methods)
+    panels[0].invert_yaxis()
+    labels = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
+    panels[-1].legend(labels.values(), labels, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    return save_figure(figure, path)
 
 
 def _label_ends(axes: Any, ends: Mapping[str, float]) -> None:

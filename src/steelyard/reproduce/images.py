@@ -11,7 +11,7 @@ import numpy as np
 from steelyard.arrays import FloatArray
 from steelyard.data import Images, load_images
 from steelyard.errors import ParameterError
-from steelyard.reproduce.deep_drawing import draw_curves, draw_weights_by_angle
+from steelyard.reproduce.deep_drawing import draw_beside_printed, draw_curves, draw_weights_by_angle
 from steelyard.reproduce.deep_runner import Arrays, Job, classes, curves, pixels, row_weights
 from steelyard.reproduce.deep_table import accuracies
 from steelyard.reproduce.plan import Experiment, Setting, Settings, stream
@@ -235,11 +235,12 @@ def epochs_used(settings: Settings) -> str:
 
 
 def figures(summary: Summary, folder: Path) -> list[Path]:
-    """Accuracy curves, and the weights by the angle."""
+    """Accuracy beside the survey's, its curves, and the weights by the angle."""
     found = []
     for name in IMAGES:
         names = [f"{name} {level}" for level in LEVELS]
         short = IMAGES[name]
+        found.append(draw_beside_printed(summary, names, METHODS, folder / f"images_{short}.png"))
         found.append(draw_curves(EXPERIMENT, names, METHODS, folder, f"images_{short}_curves.png"))
         found.append(draw_weights_by_angle(EXPERIMENT, names, METHODS[1:], folder, f"images_{short}_weights.png"))
     return [path for path in found if path is not None]

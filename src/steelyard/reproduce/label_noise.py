@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steelyard.data import Images, label_noise, load_images
-from steelyard.reproduce.deep_drawing import draw_curves, draw_denoising, draw_embeddings, draw_weights
+from steelyard.reproduce.deep_drawing import (
+    draw_beside_printed,
+    draw_curves,
+    draw_denoising,
+    draw_embeddings,
+    draw_weights,
+)
 from steelyard.reproduce.deep_runner import Arrays, Job, classes, curves, pixels, row_weights
 from steelyard.reproduce.deep_table import BASELINES, accuracies, lenet_training, tenth_each_quarter
 from steelyard.reproduce.plan import Experiment, Setting, Settings, printed, stream
@@ -26,6 +32,7 @@ NOISES = ("symmetric 0.4", "pair 0.3", "symmetric 0.5")
 IMAGES = {"Fashion-MNIST": "fashion_mnist", "CIFAR-10": "cifar10"}
 FIRST = ["Clean", "Uniform", "Random", "IW", "Reweight", "DIW2-L"]
 METHODS = [*FIRST, "SIW-F", "SIW-L", "DIW1-F", "DIW2-F", "DIW3-F", "DIW1-L", "DIW3-L"]
+ABLATION = ["IW", *(f"{kind}-{seen}" for seen in "FL" for kind in ("SIW", "DIW1", "DIW2", "DIW3"))]
 WATCHED = ("test", "intact", "mislabelled, given label", "mislabelled, true label")
 WATCHED_ROWS, EMBEDDED_ROWS = 2000, 1000
 
@@ -195,9 +202,10 @@ def used(settings: Settings) -> str:
 
 
 def figures(summary: Summary, folder: Path) -> list[Path]:
-    """Accuracy curves, weights, embeddings and denoising curves of what was run."""
+    """The ablation beside the survey's; accuracy curves, weights, embeddings and denoising curves of what was run."""
     names = [f"Fashion-MNIST, {noise}" for noise in NOISES]
-    found = [draw_curves(EXPERIMENT, names, METHODS, folder, "label_noise_curves.png")]
+    found = [draw_beside_printed(summary, names, ABLATION, folder / "label_noise_ablation.png")]
+    found.append(draw_curves(EXPERIMENT, names, METHODS, folder, "label_noise_curves.png"))
     first = names[0]
     found.append(draw_weights(EXPERIMENT, first, ["IW", "Reweight", "DIW2-L"], folder, "label_noise_weights.png"))
     found.append(draw_embeddings(EXPERIMENT, first, METHODS, folder, "label_noise_embeddings.png"))
