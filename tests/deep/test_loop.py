@@ -398,18 +398,13 @@ def test_a_deadline_ends_with_the_epoch_and_the_next_call_goes_on(tmp_path):
     )
 
 
-def renewed(epoch, made):
-    """Inputs that are those of the task in the first epoch, and farther from zero in every other."""
-    return made.X * (1 + epoch), made.target_X * (1 + epoch)
-
-
 def test_rows_are_renewed_before_every_epoch(tmp_path):
     """By a network that is linear, one step an epoch, as by hand; stopped and resumed the same to the bit."""
     made, by_hand = task(n=40), nn.Linear(4, 3)
     first, whole, broken = (copy.deepcopy(by_hand) for _ in range(3))
     rate = 0.1
     for epoch in range(3):
-        loss = nn.functional.cross_entropy(by_hand(made.X * (1 + epoch)), made.y)
+        loss = F.cross_entropy(by_hand(made.X * (1 + epoch)), made.y)
         with torch.no_grad():
             for p, gradient in zip(by_hand.parameters(), torch.autograd.grad(loss, by_hand.parameters()), strict=True):
                 p -= rate * gradient
@@ -417,7 +412,9 @@ def test_rows_are_renewed_before_every_epoch(tmp_path):
 
     def trial(model):
         copied = Task(made.X.clone(), made.y, made.target_X.clone(), made.target_y)
-        return Trial(methods.baseline("uniform", model, 3), copied, renew=partial(renewed, made=made))
+        return Trial(
+            methods.baseline("uniform", model, 3), copied, renew=lambda e: (made.X * (1 + e), made.target_X * (1 + e))
+        )
 
     train(trial(whole), settings)
     torch.testing.assert_close(parameters_of(whole), parameters_of(by_hand))

@@ -125,8 +125,12 @@ def test_images_whole_and_rebuilt(tmp_path):
 
 
 def test_images_choice_is_by_rows_that_nothing_learns_from(tmp_path, monkeypatch):
+    run("images-choice", tmp_path, only=["γ = "], trials=1)
+    page = (tmp_path / "table3_choice.md").read_text()
+    assert page.count("not run") == len(images_choice.CANDIDATES) - 5
     text = run("images-choice", tmp_path)
     assert text.count("η = ") > 4
+    assert "not run" not in text
     from steelyard.reproduce.plan import stream
 
     settings = images_choice.EXPERIMENT.settled(dict(pair.split("=") for pair in TINY["images-choice"]))

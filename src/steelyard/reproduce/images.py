@@ -216,9 +216,10 @@ def sections(summary: Summary) -> list[Section]:
 def used(settings: Settings) -> str:
     """What the survey leaves open, and what was used."""
     return (
-        f"{epochs_used(settings)} Convolutions of {settings['filters']} filters, full layers of {settings['hidden']} "
+        f"{epochs_used(settings)} Angles of the images to learn from are drawn {settings['angles']}. "
+        f"Convolutions of {settings['filters']} filters, full layers of {settings['hidden']} "
         f"with dropout {settings['dropout']} before them, {settings['optimiser']} with weight decay "
-        f"{settings['decay']}, angles drawn {settings['angles']}, γ = {settings['flattening']}, "
+        f"{settings['decay']}, γ = {settings['flattening']}, "
         f"η = {settings['eta']}, G = {settings['g_bound'] or '∞'} for one-step: chosen by images-choice, without a "
         "label of the target."
     )
@@ -256,7 +257,7 @@ EXPERIMENT = Experiment(
         "equally many epochs each; accuracy on the test images at the last epoch."
     ),
     settings={
-        "angles": Setting(ONCE, "of the images to learn from are drawn once or every epoch; the survey does not say"),
+        "angles": Setting(ONCE, "of the images to learn from: drawn once, as the survey reads, or every epoch"),
         "rounds": Setting(20, "as in the survey"),
         "g_epochs": Setting(5, "of a round, as in the survey"),
         "f_epochs": Setting(10, "of a round, as in the survey"),
