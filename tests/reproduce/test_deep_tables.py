@@ -16,6 +16,7 @@ from steelyard.reproduce import class_prior, images, images_choice, label_noise 
 from steelyard.reproduce.command import reproduce_table  # noqa: E402
 from steelyard.reproduce.deep_runner import kept  # noqa: E402
 from steelyard.reproduce.plan import printed  # noqa: E402
+from steelyard.reproduce.summary import Summary  # noqa: E402
 
 TINY = {
     "label-noise": ["epochs=2", "rate=0.01", "rows=256", "clean_rows=60", "test_rows=50", "pretrain=1"],
@@ -124,11 +125,29 @@ def test_images_whole_and_rebuilt(tmp_path):
             assert (tmp_path / f"images_{kind}{picture}.png").stat().st_size > 5000
 
 
+def test_images_one_step_against_the_others(tmp_path):
+    """Two trials: t = 3 with one degree of freedom is p = 1 − 2·arctan(3)/π = 0.205, t = −21 is 0.030."""
+    data = "Fashion-MNIST (2, 4)"
+    settings = images.EXPERIMENT.settled({"rounds": "1", "f_epochs": "2", "pretrain": "1"})
+    errors = {"ERM": [10.0, 12.0], "EIWERM": [8.0, 8.9], "one-step": [9.0, 10.0]}
+    (tmp_path / "table3_images_cells").mkdir()
+    curves = np.array([0.5, 0.6, 0.7, 0.8, 0.9]).reshape(1, 5, 1)
+    weights = np.array([np.nan, 3.0, 1.0])  # (3 + 1)² / (3² + 1²) = 1.6 of two rows
+    for method in errors:
+        np.savez(tmp_path / f"table3_images_cells/Fashion-MNIST_2_4_{method}.npz", curves=curves, weights=weights)
+    summary = Summary([], {(data, m): np.array(each) for m, each in errors.items()}, settings, tmp_path)
+    beside, alike = ([entry.text for entry in part.rows[0]] for part in images.comparisons(summary))
+    assert beside == [data, "+1.50 (p = 0.2)", "-1.05 (p = 0.03)", "not run"]
+    assert [entry.bold for entry in images.comparisons(summary)[0].rows[0][1:]] == [True, False, False]
+    assert alike == [data, "60.00", "70.00, 80 %", "not run", "90.00, 80 %"]
+
+
 def test_images_choice_is_by_rows_that_nothing_learns_from(tmp_path, monkeypatch):
-    run("images-choice", tmp_path, only=["γ = 0.4", "η = 0.3", "512+128"], trials=1)
+    some = ["γ = 0.4", "η = 0.3", "512+128"]
+    run("images-choice", tmp_path, only=some, trials=1)
     lines = (tmp_path / "table3_choice.md").read_text().splitlines()
     not_run = {line.split(" | ")[0].strip("| ") for line in lines if "not run" in line}
-    computed = {name for name in images_choice.CANDIDATES if "γ = 0.4" in name or "η = 0.3" in name or "512+128" in name}
+    computed = {name for name in images_choice.CANDIDATES if any(part in name for part in some)}
     assert not_run == images_choice.CANDIDATES.keys() - computed
     assert sum("**" in line for line in lines) >= 6  # the best of three methods, for angles once and every epoch
     from steelyard.reproduce.plan import stream

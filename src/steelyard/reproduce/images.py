@@ -12,11 +12,12 @@ from steelyard.arrays import FloatArray
 from steelyard.data import Images, load_images
 from steelyard.errors import ParameterError
 from steelyard.reproduce.deep_drawing import draw_beside_printed, draw_curves, draw_weights_by_angle
-from steelyard.reproduce.deep_runner import Arrays, Job, classes, curves, pixels, row_weights
+from steelyard.reproduce.deep_runner import Arrays, Job, classes, curves, kept, pixels, row_weights
 from steelyard.reproduce.deep_table import accuracies
 from steelyard.reproduce.plan import Experiment, Setting, Settings, stream
-from steelyard.reproduce.report import Section
-from steelyard.reproduce.summary import Summary
+from steelyard.reproduce.report import Entry, Section
+from steelyard.reproduce.summary import LEVEL, Summary, paired_p_value
+from steelyard.weights import effective_sample_size
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -200,7 +201,7 @@ def _keep(trained: list[Trial], angles: FloatArray, level: tuple[int, int]) -> A
 def sections(summary: Summary) -> list[Section]:
     """Accuracy at the last epoch, one table for each kind of images."""
     split = "From a split of its 10,000 test images, 8,000 to learn from and 2,000 to test; the survey had 70,000. "
-    return [
+    tables = [
         accuracies(
             EXPERIMENT,
             summary,
@@ -211,6 +212,56 @@ def sections(summary: Summary) -> list[Section]:
         )
         for name in IMAGES
     ]
+    return [*tables, *comparisons(summary)]
+
+
+def comparisons(summary: Summary) -> list[Section]:
+    """One-step against the others: trial by trial, and after as many epochs of f."""
+    return [_one_step_beside(summary), _like_for_like(summary)]
+
+
+def _one_step_beside(summary: Summary) -> Section:
+    """How far one-step is above each of the others, trial by trial."""
+    lines = []
+    for data in EXPERIMENT.data(summary.settings):
+        line = [Entry(data)]
+        for other in METHODS[:-1]:
+            ours, theirs = (summary.errors.get((data, method)) for method in (METHODS[-1], other))
+            if ours is None or theirs is None:
+                line.append(Entry("not run"))
+                continue
+            above, p = float(np.nanmean(theirs - ours)), paired_p_value(ours, theirs)
+            line.append(Entry(f"{above:+.2f} (p = {p:.2g})", above > 0 or p >= LEVEL))
+        lines.append(line)
+    note = "Points of accuracy that it is above, paired t-test over the trials. Bold: not significantly below."
+    return Section("Table 3: one-step against the others", ["images", *METHODS[:-1]], lines, note)
+
+
+def _like_for_like(summary: Summary) -> Section:
+    """Accuracies after as many epochs of f as one-step has, and how many rows the weights leave."""
+    settings = summary.settings
+    epochs = settings["rounds"] * settings["f_epochs"]
+    lines = []
+    for data in EXPERIMENT.data(settings):
+        line = [Entry(data)]
+        for method in METHODS:
+            arrays = kept(summary.folder, EXPERIMENT, data, method)
+            if arrays is None:
+                line.append(Entry("not run"))
+                continue
+            # one-step has its last epoch of f at the end; the others go on
+            last = {"ERM": epochs, "one-step": 0}.get(method, settings["pretrain"] + epochs)
+            found = f"{100 * arrays['curves'][:, last - 1, 0].mean():.2f}"
+            if method != "ERM":
+                weights = arrays["weights"][np.isfinite(arrays["weights"])].astype(float)
+                found += f", {100 * effective_sample_size(weights) / len(weights):.0f} %"
+            line.append(Entry(found))
+        lines.append(line)
+    note = (
+        "Accuracy in %; of weights, the effective sample size in % of the rows (first trial, last epoch). The others "
+        "go on to as many epochs of f as one-step has of f and g."
+    )
+    return Section(f"Table 3: after {epochs} epochs of f", ["images", *METHODS], lines, note)
 
 
 def used(settings: Settings) -> str:

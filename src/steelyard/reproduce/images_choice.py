@@ -51,7 +51,7 @@ TAKEN_ONCE = {**TAKEN, "angles": ONCE, "dropout": 0.5}
 def _candidates() -> dict[str, tuple[str, dict[str, object]]]:
     """Settings by name: angles, full layers, filters, optimisers and decay by ERM, then each method's own."""
     start = {"optimiser": OPTIMISERS[0], "filters": FILTERS[0], "decay": DECAYS[0]}
-    found = {}
+    found: dict[str, tuple[str, dict[str, object]]] = {}
     for taken in (TAKEN_ONCE, TAKEN):
         by_erm = [
             {**start, "angles": taken["angles"], "hidden": hidden, "dropout": dropout}
