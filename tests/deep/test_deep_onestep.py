@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 
@@ -26,13 +27,14 @@ class Linear(nn.Module):
 
 
 def test_the_gradient_of_the_bound_is_the_formula():
-    """∇_b Ĵ = 2(l·Xb/n)(Xᵀl/n) + m²(2XᵀXb/n − 2 mean of target rows), for g(x) = b·x and losses up to m."""
+    """2(l·Xb/n)(Xᵀl/n) + m²(2XᵀXb/n − 2 mean of target rows) + 2λb, for g(x) = b·x and losses up to m."""
     rng = np.random.default_rng(0)
     X, goal, b, losses = rng.normal(size=(20, 3)), rng.normal(size=(15, 3)), rng.normal(size=3), rng.gamma(1, 1, 20)
     m = 1.7
     assert (losses > m).sum() > 1
     capped = np.minimum(losses, m)
     expected = 2 * (capped @ X @ b / 20) * (X.T @ capped / 20) + m**2 * (2 * X.T @ X @ b / 20 - 2 * goal.mean(axis=0))
+    expected += 2 * 0.3 * b
     g = Linear(b)
     step = onestep.lower_bound_by_g(
         {"f": nn.Identity(), "g": g},
@@ -43,6 +45,7 @@ def test_the_gradient_of_the_bound_is_the_formula():
             row_losses=lambda scores, labels: torch.tensor(losses),
         ),
         loss_bound=m,
+        penalty=0.3,
     )
     batch = Batch(torch.arange(20), torch.tensor(X), torch.zeros(20, dtype=torch.long), torch.tensor(goal), None)
     objective, weights = step(batch)
@@ -94,6 +97,31 @@ def test_the_discriminator_finds_the_ratio():
         assert ours.mean().item() == pytest.approx(1)
     flat = methods.flattened(f, g, 1, flattening=0.0, pretrain=0)
     assert torch.equal(flat.phases[-1].begin(flat.networks, task)(everything)[1], torch.ones(4000))
+
+
+def test_a_penalised_discriminator_is_ridge_logistic_regression():
+    """Its weights against scikit-learn's: C = 1/(2λn) for a mean of losses and λ‖w‖²; the bias is free."""
+    rng = np.random.default_rng(1)
+    X, goal = rng.normal(size=(300, 2)), rng.normal((1.0, -0.5), size=(300, 2))
+    g, f = nn.Linear(2, 1), nn.Linear(2, 2)
+    here, there = (torch.tensor(rows, dtype=torch.float32) for rows in (X, goal))
+    method = methods.flattened(f, g, 1, pretrain=600, g_penalty=0.05)
+    settings = Settings(lambda p: torch.optim.SGD(p, lr=0.5), batch_size=300)
+    train(Trial(method, Task(here, torch.arange(300) % 2, there)), settings)
+    theirs = LogisticRegression(C=1 / (2 * 0.05 * 600), tol=1e-9)
+    theirs.fit(np.vstack([X, goal]), np.repeat([0, 1], 300))
+    np.testing.assert_allclose(g.weight.detach().numpy(), theirs.coef_, atol=1e-3)
+    np.testing.assert_allclose(g.bias.detach().numpy(), theirs.intercept_, atol=1e-3)
+
+
+def test_the_penalty_is_on_what_learns_alone():
+    g = FiveLayerCNN(1)
+    g.freeze_convolutions()
+    full = sum(layer.weight.square().sum() for layer in g.modules() if isinstance(layer, nn.Linear))
+    assert onestep.penalty_of(g, 0.5)().item() == pytest.approx(0.5 * full.item())
+    assert onestep.penalty_of(g, 0.0)() == 0
+    with pytest.raises(ParameterError, match="g_penalty"):
+        methods.one_step(nn.Linear(4, 2), nn.Linear(4, 1), g_penalty=-1)
 
 
 def test_ratios_have_mean_one_in_every_batch():

@@ -156,6 +156,7 @@ def one_step(
     f_epochs: int = 10,
     pretrain: int = 10,
     g_bound: float | None = None,
+    g_penalty: float = 0.0,
     loss_bound: float = 1.0,
 ) -> Method:
     """Deep one-step (survey, section 5, algorithm 2): g is pretrained to tell target from source, then rounds of both.
@@ -171,42 +172,53 @@ def one_step(
     g_bound : float, default=None
         The G > 1 of the survey's theory, which no weight exceeds. None takes the output of g for the weight, as the
         survey does; where the ratio has no finite variance such a g blows up, or dies.
+    g_penalty : float, default=0
+        λ: times the squares of the weights of g, added to what g lowers, as in algorithm 1. With more of it weights
+        are flatter.
     loss_bound : float, default=1
         The m of the bound. To g a loss counts as m at most.
     """
     check_count("rounds", rounds)
     if g_bound is not None and not check_range("g_bound", g_bound, 1) > 1:
         raise ParameterError("g_bound must be more than one, which is the mean of the ratio; got 1.")
-    by_g = partial(onestep.lower_bound_by_g, loss_bound=loss_bound, g_bound=g_bound)
+    penalty = check_range("g_penalty", g_penalty, 0)
+    by_g = partial(onestep.lower_bound_by_g, loss_bound=loss_bound, g_bound=g_bound, penalty=penalty)
     in_turn = [
         Phase("g", "g", check_count("g_epochs", g_epochs, 0), by_g),
         Phase("f", "f", check_count("f_epochs", f_epochs), partial(onestep.weighted_by_g, g_bound=g_bound)),
     ]
-    before = Phase("discriminate", "g", check_count("pretrain", pretrain, 0), onestep.discriminate)
-    options = {"loss_bound": loss_bound, "g_bound": g_bound}
-    return Method("one-step", {"f": f, "g": g}, [before, *(in_turn * rounds)], options)
+    options = {"loss_bound": loss_bound, "g_bound": g_bound, "g_penalty": g_penalty}
+    return Method("one-step", {"f": f, "g": g}, [_pretraining(pretrain, penalty), *(in_turn * rounds)], options)
 
 
-def flattened(f: nn.Module, g: nn.Module, epochs: int, *, flattening: float = 0.5, pretrain: int = 10) -> Method:
+def flattened(
+    f: nn.Module, g: nn.Module, epochs: int, *, flattening: float = 0.5, pretrain: int = 10, g_penalty: float = 0.0
+) -> Method:
     """EIWERM with a network ratio: weights r^γ with mean one in every batch, r the odds of the discriminator g."""
     begin = partial(onestep.weighted_by_odds, flattening=check_range("flattening", flattening, 0, 1))
-    return _two_step("EIWERM", f, g, epochs, pretrain, begin, {"flattening": flattening})
+    options = {"flattening": flattening, "g_penalty": g_penalty}
+    return _two_step("EIWERM", f, g, epochs, _pretraining(pretrain, g_penalty), begin, options)
 
 
-def relative(f: nn.Module, g: nn.Module, epochs: int, *, eta: float = 0.5, pretrain: int = 10) -> Method:
+def relative(
+    f: nn.Module, g: nn.Module, epochs: int, *, eta: float = 0.5, pretrain: int = 10, g_penalty: float = 0.0
+) -> Method:
     """RIWERM with a network ratio: weights r/(ηr + 1 − η) with mean one in every batch, r the odds of g."""
     begin = partial(onestep.weighted_by_odds, eta=check_range("eta", eta, 0, 1))
-    return _two_step("RIWERM", f, g, epochs, pretrain, begin, {"eta": eta})
+    options = {"eta": eta, "g_penalty": g_penalty}
+    return _two_step("RIWERM", f, g, epochs, _pretraining(pretrain, g_penalty), begin, options)
+
+
+def _pretraining(epochs: int, penalty: float) -> Phase:
+    """g learns to tell target from source."""
+    begin = partial(onestep.discriminate, penalty=check_range("g_penalty", penalty, 0))
+    return Phase("discriminate", "g", check_count("pretrain", epochs, 0), begin)
 
 
 def _two_step(
-    name: str, f: nn.Module, g: nn.Module, epochs: int, pretrain: int, begin: Begin, options: dict[str, float]
+    name: str, f: nn.Module, g: nn.Module, epochs: int, before: Phase, begin: Begin, options: dict[str, float]
 ) -> Method:
-    phases = [
-        Phase("discriminate", "g", check_count("pretrain", pretrain, 0), onestep.discriminate),
-        Phase(name, "f", check_count("epochs", epochs), begin),
-    ]
-    return Method(name, {"f": f, "g": g}, phases, options)
+    return Method(name, {"f": f, "g": g}, [before, Phase(name, "f", check_count("epochs", epochs), begin)], options)
 
 
 def _uniform_extractor(networks: Networks, task: Task) -> Step:

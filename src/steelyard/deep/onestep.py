@@ -6,10 +6,11 @@ Also the two-step methods that it is compared with, whose ratio is a network tha
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from steelyard.deep.plan import Batch, Networks, Step, Task
 from steelyard.deep.reweight import mean_one
@@ -34,42 +35,56 @@ def bounded_ratio(scores: Tensor, bound: float | None) -> Tensor:
     return scores if bound is None else bound * torch.sigmoid(scores - math.log(bound - 1))
 
 
-def discriminate(networks: Networks, task: Task) -> Step:
-    """g learns to tell target rows from source rows, by logistic loss."""
+def penalty_of(g: nn.Module, penalty: float) -> Callable[[], Tensor | float]:
+    """λ times the squares of the weights of g that learn, like λβᵀβ in algorithm 1; biases are free."""
+    if not penalty:
+        return lambda: 0.0
+    learning = [p for name, p in g.named_parameters() if p.requires_grad and not name.endswith("bias")]
+    return lambda: penalty * torch.stack([p.square().sum() for p in learning]).sum()
+
+
+def discriminate(networks: Networks, task: Task, penalty: float = 0.0) -> Step:
+    """g learns to tell target rows from source rows, by logistic loss and a penalty on its weights."""
     g = networks["g"]
     with evaluating(g), torch.no_grad():
         shape = tuple(g(task.X[:2]).shape)
     if shape != (len(task.X[:2]), 1):
         raise InputError(f"g must have one output a row; {len(task.X[:2])} rows gave a tensor of shape {shape}.")
 
+    penalised = penalty_of(g, penalty)
+
     def step(batch: Batch) -> tuple[Tensor, None]:
         here, there = g(batch.X)[:, 0], g(batch.target_X)[:, 0]
-        return F.softplus(here).mean() / 2 + F.softplus(-there).mean() / 2, None
+        return F.softplus(here).mean() / 2 + F.softplus(-there).mean() / 2 + penalised(), None
 
     return step
 
 
-def lower_bound_by_g(networks: Networks, task: Task, loss_bound: float = 1.0, g_bound: float | None = None) -> Step:
+def lower_bound_by_g(
+    networks: Networks, task: Task, loss_bound: float = 1.0, g_bound: float | None = None, penalty: float = 0.0
+) -> Step:
     """One g-step: ∇_g of Ĵ with f as it is; the convolutions of g stay as the discriminator left them.
 
     A loss counts as m at most. min(ℓ, m) bounds the zero-one loss as ℓ does, more closely, and no row whose ratio is
     above one is then given up: the best g is w − E[gℓ]·ℓ/m² where that is positive. With losses that have no bound,
     rows that f does not know yet may lose their weight, and f then never learns them.
 
-    With a bound G the objective is Ĵ/G²: its slope in the scores does not grow with G, and a step that is right for
-    the discriminator does not throw g to zero, where a sigmoid has no slope to come back by.
+    With a bound G the objective is Ĵ/G², to which the penalty is added: its slope in the scores does not grow with G,
+    and a step that is right for the discriminator does not throw g to zero, where a sigmoid has no slope to come back
+    by.
     """
     f, g = networks["f"], networks["g"]
     freeze = getattr(g, "freeze_convolutions", None)
     if freeze is not None:
         freeze()
     unit = 1.0 if g_bound is None else g_bound**2
+    penalised = penalty_of(g, penalty)
 
     def step(batch: Batch) -> tuple[Tensor, None]:
         with evaluating(f), torch.no_grad():
             losses = task.row_losses(f(batch.X), batch.y).clamp(max=loss_bound)
         here, there = (bounded_ratio(g(X)[:, 0], g_bound) for X in (batch.X, batch.target_X))
-        return upper_bound(here, losses, there, loss_bound) / unit, None
+        return upper_bound(here, losses, there, loss_bound) / unit + penalised(), None
 
     return step
 

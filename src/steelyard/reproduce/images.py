@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 IMAGES = {"Fashion-MNIST": "fashion_mnist", "Kuzushiji-MNIST-10k": "kmnist"}  # 10k: a split of its test
 LEVELS = {"(2, 4)": (2, 4), "(2, 5)": (2, 5), "(2, 6)": (2, 6)}
 METHODS = ["ERM", "EIWERM", "RIWERM", "one-step"]
+# The settings that only one method has: its own, and λ on the weights of its g.
+OWN = {"EIWERM": "flattening", "RIWERM": "eta", "one-step": "g_bound"}
+PENALTIES = {"EIWERM": "penalty_eiwerm", "RIWERM": "penalty_riwerm", "one-step": "penalty_one_step"}
 ONCE, ANEW = "once", "every epoch"
 KMNIST_TEST = 2000  # of its 10,000 images; the others are learnt from
 
@@ -161,18 +164,20 @@ def build(name: str, f: nn.Module, g: nn.Module, settings: Settings) -> Method:
     epochs = settings["rounds"] * (settings["g_epochs"] + settings["f_epochs"])
     if name == "ERM":
         return baseline("uniform", f, epochs)
+    pretrain, penalty = settings["pretrain"], settings[PENALTIES[name]]
     if name == "EIWERM":
-        return flattened(f, g, epochs, flattening=settings["flattening"], pretrain=settings["pretrain"])
+        return flattened(f, g, epochs, flattening=settings["flattening"], pretrain=pretrain, g_penalty=penalty)
     if name == "RIWERM":
-        return relative(f, g, epochs, eta=settings["eta"], pretrain=settings["pretrain"])
+        return relative(f, g, epochs, eta=settings["eta"], pretrain=pretrain, g_penalty=penalty)
     return one_step(
         f,
         g,
         rounds=settings["rounds"],
         g_epochs=settings["g_epochs"],
         f_epochs=settings["f_epochs"],
-        pretrain=settings["pretrain"],
+        pretrain=pretrain,
         g_bound=settings["g_bound"] or None,
+        g_penalty=penalty,
     )
 
 
@@ -271,8 +276,9 @@ def used(settings: Settings) -> str:
         f"Convolutions of {settings['filters']} filters, full layers of {settings['hidden']} "
         f"with dropout {settings['dropout']} before them, {settings['optimiser']} with weight decay "
         f"{settings['decay']}, γ = {settings['flattening']}, "
-        f"η = {settings['eta']}, G = {settings['g_bound'] or '∞'} for one-step: chosen by images-choice, without a "
-        "label of the target."
+        f"η = {settings['eta']}, G = {settings['g_bound'] or '∞'} for one-step, λ on the weights of g "
+        f"{', '.join(f'{settings[name]} ({method})' for method, name in PENALTIES.items())}: chosen by images-choice, "
+        "without a label of the target."
     )
 
 
@@ -321,6 +327,7 @@ EXPERIMENT = Experiment(
         "flattening": Setting(0.4, "γ of EIWERM; the survey does not say"),
         "eta": Setting(0.3, "η of RIWERM; the survey does not say"),
         "g_bound": Setting(2.0, "of one-step: G, more than which g cannot be; 0 is no bound; the survey has no number"),
+        **{name: Setting(0.0, f"λ on the squares of g's weights, of {method}") for method, name in PENALTIES.items()},
         "rows": Setting(0, "training images; 0 is all"),
         "test_rows": Setting(0, "test images; 0 is all"),
     },

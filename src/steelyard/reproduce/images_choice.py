@@ -13,6 +13,8 @@ from steelyard.reproduce.images import (
     ANEW,
     LEVELS,
     ONCE,
+    OWN,
+    PENALTIES,
     build,
     epochs_used,
     halves,
@@ -35,21 +37,23 @@ FILTERS = ["32+64", "6+16"]
 HIDDEN = ["128+84", "512+128", "1024+256"]
 DROPOUTS = [0.0, 0.25, 0.5]
 DECAYS = [0.0, 0.0001, 0.001]
-# What one method alone has, in words and in settings.
-OWN: dict[str, dict[str, dict[str, object]]] = {
-    "EIWERM": {f"γ = {value}": {"flattening": value} for value in (0.2, 0.4, 0.6, 0.8, 1.0)},
-    "RIWERM": {f"η = {value}": {"eta": value} for value in (0.1, 0.2, 0.3, 0.5, 0.7)},
-    "one-step": {f"G = {value or '∞'}": {"g_bound": value} for value in (1.5, 2.0, 3.0, 5.0, 0.0)},
+# What one method alone has: the sign and the values of its own, and then λ of g.
+SIGNS = {"EIWERM": "γ", "RIWERM": "η", "one-step": "G"}
+VALUES = {
+    "EIWERM": (0.2, 0.4, 0.6, 0.8, 1.0),
+    "RIWERM": (0.1, 0.2, 0.3, 0.5, 0.7),
+    "one-step": (1.5, 2.0, 3.0, 5.0, 0.0),
 }
+LAMBDAS = (0.0001, 0.001, 0.01)
 # What ERM was best with, which later choices are made with: of the table, and where each image keeps its angle.
 TAKEN = {
     name: TABLE.settings[name].default for name in ("angles", "optimiser", "filters", "hidden", "dropout", "decay")
-}
+} | dict.fromkeys(PENALTIES.values(), 0.0)
 TAKEN_ONCE = {**TAKEN, "angles": ONCE, "dropout": 0.5}
 
 
 def _candidates() -> dict[str, tuple[str, dict[str, object]]]:
-    """Settings by name: angles, full layers, filters, optimisers and decay by ERM, then each method's own."""
+    """Settings by name: full layers, filters, optimisers and decay by ERM, then each method's own."""
     start = {"optimiser": OPTIMISERS[0], "filters": FILTERS[0], "decay": DECAYS[0]}
     found: dict[str, tuple[str, dict[str, object]]] = {}
     for taken in (TAKEN_ONCE, TAKEN):
@@ -62,8 +66,16 @@ def _candidates() -> dict[str, tuple[str, dict[str, object]]]:
         by_erm += [{**taken, "optimiser": optimiser, "decay": DECAYS[0]} for optimiser in OPTIMISERS[1:]]
         by_erm += [{**taken, "decay": decay} for decay in DECAYS[1:]]
         found |= {_named("ERM", chosen): ("ERM", chosen) for chosen in by_erm}
-        for method, choices in OWN.items():
-            found |= {f"{_named(method, taken)}, {words}": (method, {**taken, **own}) for words, own in choices.items()}
+        for method, values in VALUES.items():
+            for value in values:
+                name = f"{_named(method, taken)}, {SIGNS[method]} = {value or '∞'}"
+                found[name] = (method, {**taken, OWN[method]: value})
+    # λ with what the method was best with, where angles are drawn every epoch
+    for method, sign in SIGNS.items():
+        own = TABLE.settings[OWN[method]].default
+        for penalty in LAMBDAS:
+            name = f"{_named(method, TAKEN)}, {sign} = {own or '∞'}, λ = {penalty}"
+            found[name] = (method, {**TAKEN, OWN[method]: own, PENALTIES[method]: penalty})
     return found
 
 
@@ -153,7 +165,7 @@ EXPERIMENT = Experiment(
     title="Table 3: the choice of network, optimiser and each method's own",
     explains=(
         "Angles drawn once or every epoch, full layers, filters, optimiser and weight decay by ERM, then γ of EIWERM, "
-        "η of RIWERM and G of one-step. "
+        "η of RIWERM and G of one-step, and λ of their g. "
         "Judged by training images that were kept apart, turned like the source and drawn like the target, as the "
         "target's labels are not to be used. Half the rounds of the table."
     ),
