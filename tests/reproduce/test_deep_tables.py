@@ -11,6 +11,7 @@ from rich.console import Console
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 
 from steelyard.data.images import Images  # noqa: E402
+from steelyard.deep.nets import ResNet32  # noqa: E402
 from steelyard.errors import ParameterError  # noqa: E402
 from steelyard.reproduce import class_prior, images, images_choice, label_noise  # noqa: E402
 from steelyard.reproduce.command import reproduce_table  # noqa: E402
@@ -83,6 +84,16 @@ def test_label_noise_whole_and_rebuilt(tmp_path):
         assert f"| {name} | {mean:.2f} |" in page
     for picture in ("ablation", "curves", "weights", "embeddings", "denoising"):
         assert (tmp_path / f"label_noise_{picture}.png").stat().st_size > 5000
+
+
+def test_cifar_has_its_own_network_and_epochs(monkeypatch):
+    monkeypatch.setattr(label_noise, "IMAGES", {"CIFAR-10": "cifar10"})
+    given = dict(pair.split("=") for pair in [*TINY["label-noise"], "cifar_epochs=8"])
+    settings = label_noise.EXPERIMENT.settled(given)
+    job = label_noise.job("CIFAR-10, symmetric 0.4", "DIW2-L", [0], settings, 0, "cpu")
+    assert job.trials[0].method.epochs == 8
+    assert isinstance(job.trials[0].method.networks["f"], ResNet32)
+    assert [job.training.schedule(epoch) for epoch in (1, 2, 7)] == pytest.approx([1, 0.1, 0.001])
 
 
 def test_class_prior_in_slices_is_the_whole(tmp_path):
