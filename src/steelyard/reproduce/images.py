@@ -232,7 +232,7 @@ def _one_step_beside(summary: Summary) -> Section:
         line = [Entry(data)]
         for other in METHODS[:-1]:
             ours, theirs = (summary.errors.get((data, method)) for method in (METHODS[-1], other))
-            if ours is None or theirs is None:
+            if ours is None or theirs is None or not np.isfinite(theirs - ours).any():
                 line.append(Entry("not run"))
                 continue
             above, p = float(np.nanmean(theirs - ours)), paired_p_value(ours, theirs)
