@@ -154,13 +154,13 @@ def test_images_one_step_against_the_others(tmp_path):
 
 
 def test_images_choice_is_by_rows_that_nothing_learns_from(tmp_path, monkeypatch):
-    some = ["γ = 0.4", "η = 0.3", "512+128"]
+    some = ["γ = 0.4", "η = 0.3", "G = 3.0", "G = ∞", "λ = 0.01", "512+128", "6+16", "sgd", "decay 0.001"]
     run("images-choice", tmp_path, only=some, trials=1)
     lines = (tmp_path / "table3_choice.md").read_text().splitlines()
     not_run = {line.split(" | ")[0].strip("| ") for line in lines if "not run" in line}
     computed = {name for name in images_choice.CANDIDATES if any(part in name for part in some)}
     assert not_run == images_choice.CANDIDATES.keys() - computed
-    assert sum("**" in line for line in lines) >= 6  # the best of three methods, for angles once and every epoch
+    assert sum("**" in line for line in lines) >= 8  # the best of four methods, for angles once and every epoch
     from steelyard.reproduce.plan import stream
 
     settings = images_choice.EXPERIMENT.settled(dict(pair.split("=") for pair in TINY["images-choice"]))

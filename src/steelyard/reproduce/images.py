@@ -276,9 +276,9 @@ def used(settings: Settings) -> str:
         f"Convolutions of {settings['filters']} filters, full layers of {settings['hidden']} "
         f"with dropout {settings['dropout']} before them, {settings['optimiser']} with weight decay "
         f"{settings['decay']}, γ = {settings['flattening']}, "
-        f"η = {settings['eta']}, G = {settings['g_bound'] or '∞'} for one-step, λ on the weights of g "
-        f"{', '.join(f'{settings[name]} ({method})' for method, name in PENALTIES.items())}: chosen by images-choice, "
-        "without a label of the target."
+        f"η = {settings['eta']}, G = {settings['g_bound'] or '∞'} for one-step: chosen by images-choice, without a "
+        "label of the target. λ on the weights of g: "
+        f"{', '.join(f'{settings[name]} ({method})' for method, name in PENALTIES.items())}."
     )
 
 
