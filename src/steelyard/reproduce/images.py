@@ -328,7 +328,7 @@ EXPERIMENT = Experiment(
         "eta": Setting(0.3, "η of RIWERM; the survey does not say"),
         "g_bound": Setting(2.0, "of one-step: G, more than which g cannot be; 0 is no bound; the survey has no number"),
         "penalty_eiwerm": Setting(0.0, "λ on the squares of the weights of g; the survey does not say"),
-        "penalty_riwerm": Setting(0.0, "the same of RIWERM"),
+        "penalty_riwerm": Setting(0.001, "the same of RIWERM"),
         "penalty_one_step": Setting(0.0, "the same of one-step"),
         "rows": Setting(0, "training images; 0 is all"),
         "test_rows": Setting(0, "test images; 0 is all"),
