@@ -86,14 +86,16 @@ def test_label_noise_whole_and_rebuilt(tmp_path):
         assert (tmp_path / f"label_noise_{picture}.png").stat().st_size > 5000
 
 
-def test_cifar_has_its_own_network_and_epochs(monkeypatch):
+def test_cifar_has_its_own_network_epochs_and_decay(monkeypatch):
     monkeypatch.setattr(label_noise, "IMAGES", {"CIFAR-10": "cifar10"})
-    given = dict(pair.split("=") for pair in [*TINY["label-noise"], "cifar_epochs=8"])
+    given = dict(pair.split("=") for pair in [*TINY["label-noise"], "cifar_epochs=8", "cifar_decay=0.01"])
     settings = label_noise.EXPERIMENT.settled(given)
     job = label_noise.job("CIFAR-10, symmetric 0.4", "DIW2-L", [0], settings, 0, "cpu")
     assert job.trials[0].method.epochs == 8
     assert isinstance(job.trials[0].method.networks["f"], ResNet32)
     assert [job.training.schedule(epoch) for epoch in (1, 2, 7)] == pytest.approx([1, 0.1, 0.001])
+    optimiser = job.training.optimiser(job.trials[0].method.networks["f"].parameters())
+    assert optimiser.defaults["weight_decay"] == 0.01
 
 
 def test_class_prior_in_slices_is_the_whole(tmp_path):
