@@ -98,6 +98,14 @@ def test_cifar_has_its_own_network_epochs_and_decay(monkeypatch):
     assert optimiser.defaults["weight_decay"] == 0.01
 
 
+def test_cifar_has_its_own_pictures(tmp_path, monkeypatch):
+    monkeypatch.setattr(label_noise, "IMAGES", {"Fashion-MNIST": "fashion_mnist", "CIFAR-10": "cifar10"})
+    run("label-noise", tmp_path, given=["cifar_epochs=2"], trials=1, only=["CIFAR-10, symmetric 0.4: DIW2-L"])
+    drawn = {path.name for path in tmp_path.glob("*.png")}
+    assert drawn == {f"label_noise_cifar_{kind}.png" for kind in ("curves", "weights", "embeddings", "denoising")}
+    assert kept(tmp_path, label_noise.EXPERIMENT, "CIFAR-10, symmetric 0.4", "DIW2-L")["curves"].shape == (1, 2, 4)
+
+
 def test_class_prior_in_slices_is_the_whole(tmp_path):
     """Stopped after every epoch and started again, the numbers are those of one run."""
     whole, slices = tmp_path / "whole", tmp_path / "slices"

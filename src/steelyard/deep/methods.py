@@ -181,14 +181,14 @@ def one_step(
     check_count("rounds", rounds)
     if g_bound is not None and not check_range("g_bound", g_bound, 1) > 1:
         raise ParameterError("g_bound must be more than one, which is the mean of the ratio; got 1.")
-    penalty = check_range("g_penalty", g_penalty, 0)
-    by_g = partial(onestep.lower_bound_by_g, loss_bound=loss_bound, g_bound=g_bound, penalty=penalty)
+    before = _pretraining(pretrain, g_penalty)
+    by_g = partial(onestep.lower_bound_by_g, loss_bound=loss_bound, g_bound=g_bound, penalty=g_penalty)
     in_turn = [
         Phase("g", "g", check_count("g_epochs", g_epochs, 0), by_g),
         Phase("f", "f", check_count("f_epochs", f_epochs), partial(onestep.weighted_by_g, g_bound=g_bound)),
     ]
     options = {"loss_bound": loss_bound, "g_bound": g_bound, "g_penalty": g_penalty}
-    return Method("one-step", {"f": f, "g": g}, [_pretraining(pretrain, penalty), *(in_turn * rounds)], options)
+    return Method("one-step", {"f": f, "g": g}, [before, *(in_turn * rounds)], options)
 
 
 def flattened(

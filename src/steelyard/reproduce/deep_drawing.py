@@ -168,7 +168,7 @@ def draw_embeddings(experiment: Experiment, name: str, methods: Sequence[str], f
         axes.set(title=method, xticks=[], yticks=[])
     for axes in panels[len(each) :]:
         axes.set_visible(False)
-    figure.suptitle(f"{name}: test images in the last hidden layer (t-SNE)")
+    figure.suptitle(f"{name}\ntest images in the last hidden layer (t-SNE)")
     return save_figure(figure, folder / file)
 
 

@@ -208,13 +208,17 @@ def figures(summary: Summary, folder: Path) -> list[Path]:
     """The ablation beside the survey's; accuracy curves, weights, embeddings and denoising curves of what was run."""
     names = [f"Fashion-MNIST, {noise}" for noise in NOISES]
     found = [draw_beside_printed(summary, names, ABLATION, folder / "label_noise_ablation.png")]
-    found.append(draw_curves(EXPERIMENT, names, METHODS, folder, "label_noise_curves.png"))
-    first = names[0]
-    found.append(draw_weights(EXPERIMENT, first, ["IW", "Reweight", "DIW2-L"], folder, "label_noise_weights.png"))
-    found.append(draw_embeddings(EXPERIMENT, first, METHODS, folder, "label_noise_embeddings.png"))
-    found.append(
-        draw_denoising(EXPERIMENT, first, ["Uniform", "IW", "Reweight", "DIW2-L"], folder, "label_noise_denoising.png")
-    )
+    weighing, denoising = ["IW", "Reweight", "DIW2-L"], ["Uniform", "IW", "Reweight", "DIW2-L"]
+    for images in IMAGES:
+        start = "label_noise" if images == "Fashion-MNIST" else "label_noise_cifar"
+        names = [f"{images}, {noise}" for noise in NOISES]
+        first = names[0]
+        found += [
+            draw_curves(EXPERIMENT, names, METHODS, folder, f"{start}_curves.png"),
+            draw_weights(EXPERIMENT, first, weighing, folder, f"{start}_weights.png"),
+            draw_embeddings(EXPERIMENT, first, METHODS, folder, f"{start}_embeddings.png"),
+            draw_denoising(EXPERIMENT, first, denoising, folder, f"{start}_denoising.png"),
+        ]
     return [path for path in found if path is not None]
 
 
