@@ -1,10 +1,13 @@
-"""Matching of mini-batches: against piqp, the numpy KMM, the authors' formula, and by what it is for."""
+"""Matching of mini-batches: against piqp, cvxopt, the numpy KMM, the authors' formula, and by what it is for."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 
+import steelyard.deep.dynamic as dynamic_module  # noqa: E402
 from steelyard.deep import DynamicWeights  # noqa: E402
 from steelyard.deep.matching import pose, solve  # noqa: E402
 from steelyard.errors import InputError, NotFiniteError, ParameterError  # noqa: E402
@@ -118,6 +121,15 @@ def test_the_authors_preset_is_the_authors_formula():
     assert dynamic.reduce(torch.ones(3)) == 3
 
 
+@pytest.mark.parametrize("k", range(12))
+def test_without_numba_the_authors_weights_are_those_of_cvxopt_too(k, monkeypatch):
+    """Stored ones, by ``python -m benchmarks.cvxopt_weights``: starts inside and outside of the constraints."""
+    monkeypatch.setattr(dynamic_module, "HAS_NUMBA", False)
+    stored = np.load(Path(__file__).parent / "cvxopt_weights.npz")
+    train, goal, theirs = (torch.tensor(stored[f"{name}{k}"]) for name in ("train", "validation", "weights"))
+    np.testing.assert_allclose(DynamicWeights(preset="authors")(train, goal), theirs, atol=2e-4)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_width_of_learnt_losses_is_an_eighth_of_their_range(seed):
     """Where the median distance is next to nothing; large losses of validation rows are then still matched."""
@@ -136,7 +148,7 @@ def test_the_width_of_learnt_losses_is_an_eighth_of_their_range(seed):
     posed = pose(
         *(torch.tensor(z)[None, :, None] for z in (train, goal)), torch.tensor([0.5 / width**2]), w_max=50.0, ridge=1e-3
     )
-    by_factor, solved = line.weigh(train, goal, 0.5, False, 1 / 8, 50.0, 1e-3, False)
+    by_factor, solved = line.weigh(train, goal, 0.5, False, 1 / 8, 50.0, 1e-3, False, False)
     assert solved
     ours, theirs = (0.5 * w @ kernel @ w - linear @ w for w in (by_factor, solve(posed)[0].numpy()))
     assert ours == pytest.approx(theirs, rel=1e-6)

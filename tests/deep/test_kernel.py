@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +11,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 pytest.importorskip("triton", reason="Triton is not installed; the GPU kernels need it")
 
-from steelyard.deep.matching import pose, solve  # noqa: E402
+from steelyard.deep.matching import pose, solve, solve_as_cvxopt  # noqa: E402
 
 NORMALISED = {"quantile": 0.5, "is_gamma": False, "w_max": 50.0, "ridge": 1e-3}
-AUTHORS = {"quantile": 0.01, "is_gamma": True, "w_max": 50.0, "ridge": 1e-5}
+WIDE = {"quantile": 0.01, "is_gamma": True, "w_max": 50.0, "ridge": 1e-5}
 
 # Triton looks at the variable when it is imported, which another test may have done here long ago.
 PROGRAM = """
@@ -48,7 +49,7 @@ def losses(seed, n, m, count=2):
 
 
 def of_lines(batch, settings, narrowest=0.0):
-    return "match_lines", batch, settings | {"narrowest": narrowest}
+    return "match_lines", batch, {"as_cvxopt": False, "narrowest": narrowest} | settings
 
 
 def gamma_of(rows, quantile, is_gamma, narrowest=0.0):
@@ -76,12 +77,27 @@ def test_lines_reach_the_optimum(tmp_path):
     """Also with a goal so far away that the sum is the least it may be, and with float32."""
     train, goal = losses(0, 64, 48)
     goal[1] += 40
-    cases = [((train, goal), settings) for settings in (AUTHORS, NORMALISED)]
+    cases = [((train, goal), settings) for settings in (WIDE, NORMALISED)]
     cases.append((tuple(z.float() for z in losses(1, 50, 64)), NORMALISED | {"w_max": 1.5}))
     found = interpreted(tmp_path, *(of_lines(batch, settings) for batch, settings in cases))
     for weights, ((train, goal), settings) in zip(found, cases, strict=True):
         for k in range(2):
             assert_optimal(weights[k], train[k, :, None], goal[k, :, None], **settings)
+
+
+def test_weights_are_those_at_which_cvxopt_stops(tmp_path):
+    """Starts inside and outside of the constraints; and without a factor, where the plain solver stops."""
+    stored = np.load(Path(__file__).parent / "cvxopt_weights.npz")
+    batches = [[torch.tensor(stored[f"{name}{k}"])[None] for name in ("train", "validation")] for k in (3, 4, 5)]
+    narrow, as_cvxopt = losses(7, 60, 64), {"as_cvxopt": True}
+    calls = [of_lines(batch, WIDE | as_cvxopt) for batch in batches]
+    *found, dense = interpreted(tmp_path, *calls, of_lines(narrow, NORMALISED | {"quantile": 0.02} | as_cvxopt))
+    for k, weights in zip((3, 4, 5), found, strict=True):
+        np.testing.assert_allclose(weights[0], stored[f"weights{k}"], atol=2e-3)
+    for weights, train, goal in zip(dense, *narrow, strict=True):
+        gamma = torch.tensor([gamma_of(train[:, None], 0.02, False)])
+        posed = pose(train[None, :, None], goal[None, :, None], gamma, w_max=50.0, ridge=1e-3)
+        np.testing.assert_allclose(weights, solve_as_cvxopt(posed)[0], atol=1e-4)
 
 
 @pytest.mark.parametrize("quantile", [0.2, 0.02], ids=["64 nodes", "dense"])
@@ -139,7 +155,7 @@ def test_classes_reach_the_optimum(tmp_path):
     train, goal = (torch.tensor(rng.normal(size=(len(y), 5))) + y[:, None] for y in (labels, goal_labels))
     goal += 0.5
     here, there = (y == torch.arange(4)[:, None] for y in (labels, goal_labels))
-    settings = AUTHORS | {"w_max": 1.5}
+    settings = WIDE | {"w_max": 1.5}
     (weights,) = interpreted(tmp_path, ("match_classes", (train, goal, here, there), settings))
     assert not weights[~here].any()
     assert weights[3][here[3]].item() == 1

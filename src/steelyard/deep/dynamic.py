@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from steelyard.check import check_range
-from steelyard.deep.matching import pose, solve
+from steelyard.deep.matching import pose, solve, solve_as_cvxopt
 from steelyard.errors import InputError, NotFiniteError, ParameterError
 
 TRANSFORMS = ("loss", "features")
@@ -32,11 +31,12 @@ class Preset:
     normalised: bool  # mean weight one, and a mean of the weighted losses; else as solved, and their sum
     quantile: float  # of the distances in the training batch
     is_gamma: bool  # whether that quantile is γ itself, or a width σ with γ = 1/(2σ²)
+    as_cvxopt: bool  # losses are matched to where cvxopt stops, not to the optimum
 
 
 PRESETS = {
-    "normalised": Preset(w_max=50.0, ridge=1e-3, normalised=True, quantile=0.5, is_gamma=False),
-    "authors": Preset(w_max=50.0, ridge=1e-5, normalised=False, quantile=0.01, is_gamma=True),
+    "normalised": Preset(w_max=50.0, ridge=1e-3, normalised=True, quantile=0.5, is_gamma=False, as_cvxopt=False),
+    "authors": Preset(w_max=50.0, ridge=1e-5, normalised=False, quantile=0.01, is_gamma=True, as_cvxopt=True),
 }
 
 
@@ -54,7 +54,8 @@ class DynamicWeights:
     preset : {"normalised", "authors"}, default="normalised"
         "normalised": the width is the median distance (of losses an eighth of their range at least), weights have mean
         one, losses are averaged. "authors": as in the code the authors released (γ is the 1 % quantile of the
-        distances, B = 50, ridge 1e-5, weights as solved, losses summed).
+        distances, B = 50, ridge 1e-5, weights as solved, losses summed). With so wide a kernel cvxopt, which they use,
+        stops far from the weights of the optimum; for losses these are its weights, step by step.
     class_ratio : tensor of shape (n_classes,), default=None
         w_y where it is known, from all labels; None takes it from the two mini-batches. A class that the validation
         batch lacks then has weight zero in the training batch; where w_y is known, its rows have weight w_y.
@@ -203,9 +204,15 @@ class DynamicWeights:
         if train.is_cuda and HAS_TRITON and max(train.shape[-1], validation.shape[-1]) <= LARGEST_OF_KERNEL:
             from steelyard.deep.kernel import match_lines
 
-            rule = self._rule()
             return match_lines(
-                train[None], validation[None], **rule, narrowest=NARROWEST, w_max=self.w_max, ridge=self.preset.ridge
+                train[None],
+                validation[None],
+                quantile=self.preset.quantile,
+                is_gamma=self.preset.is_gamma,
+                narrowest=NARROWEST,
+                w_max=self.w_max,
+                ridge=self.preset.ridge,
+                as_cvxopt=self.preset.as_cvxopt,
             )[0]
         return self._match_densely(train[None, :, None], validation[None, :, None], None, None)[0]
 
@@ -214,7 +221,9 @@ class DynamicWeights:
         from steelyard.deep.line import weigh
 
         rule, z, v = self.preset, train.double().numpy(), validation.double().numpy()
-        weights, solved = weigh(z, v, rule.quantile, rule.is_gamma, NARROWEST, self.w_max, rule.ridge, rule.normalised)
+        weights, solved = weigh(
+            z, v, rule.quantile, rule.is_gamma, NARROWEST, self.w_max, rule.ridge, rule.as_cvxopt, rule.normalised
+        )
         if not solved:  # the kernel is too narrow
             return self._scaled(self._match_losses(train, validation))
         return torch.from_numpy(weights)
@@ -224,8 +233,16 @@ class DynamicWeights:
         if train.is_cuda and HAS_TRITON and max(len(train), len(validation)) <= LARGEST_OF_KERNEL:
             from steelyard.deep.kernel import match_classes
 
-            rule = self._rule()
-            return match_classes(train, validation, here, there, **rule, w_max=self.w_max, ridge=self.preset.ridge)
+            return match_classes(
+                train,
+                validation,
+                here,
+                there,
+                quantile=self.preset.quantile,
+                is_gamma=self.preset.is_gamma,
+                w_max=self.w_max,
+                ridge=self.preset.ridge,
+            )
         # Rows of each class side by side, filled up to the largest class.
         (rows, real), (goal_rows, goal_real) = _side_by_side(here), _side_by_side(there)
         weights = self._match_densely(train[rows], validation[goal_rows], real, goal_real)
@@ -247,10 +264,8 @@ class DynamicWeights:
             real=real,
             validation_real=goal,
         )
-        return solve(problems)
-
-    def _rule(self) -> dict[str, Any]:
-        return {"quantile": self.preset.quantile, "is_gamma": self.preset.is_gamma}
+        # Of features there is no code of the authors.
+        return solve_as_cvxopt(problems) if self.preset.as_cvxopt and self.transform == "loss" else solve(problems)
 
     def gamma(self, train: Tensor, here: Tensor | None = None) -> Tensor:
         """γ of each problem, from distances between training rows."""

@@ -20,6 +20,8 @@ from torch import Tensor
 
 # Relative duality gap; the objective ends within a third of it of the optimum.
 TOLERANCE = tl.constexpr(3e-7)
+# cvxopt's relative duality gap, and its residuals relative to κ and to the constraints.
+CVXOPT_GAP, CVXOPT_RESIDUAL = tl.constexpr(1e-6), tl.constexpr(1e-7)
 MAX_ITER = tl.constexpr(40)
 # Nodes of a line's factor stand this far apart in widths of the kernel, and this many are beyond either end of the
 # losses: what the factor leaves out of the kernel is then below 2e-7, and far less but at the ends.
@@ -40,6 +42,7 @@ def match_lines(
     narrowest: float,
     w_max: float,
     ridge: float,
+    as_cvxopt: bool,
 ) -> Tensor:
     """Weights of P training batches of losses (P, n) that make them look like the validation batches (P, m).
 
@@ -55,6 +58,7 @@ def match_lines(
     narrowest : σ is at least so much of the range of the training losses
     w_max : B
     ridge : what is added to the diagonal of K
+    as_cvxopt : whether to start and stop where cvxopt does, see `line.interior_point`
 
     Returns
     -------
@@ -82,6 +86,7 @@ def match_lines(
             n,
             w_max,
             ridge,
+            as_cvxopt,
             is_narrow,
             size,
             num_warps=max(8 if is_narrow else 4, size // 64),
@@ -287,6 +292,7 @@ def _match_line(
     n,
     w_max: tl.constexpr,
     ridge: tl.constexpr,
+    as_cvxopt: tl.constexpr,
     is_narrow: tl.constexpr,
     N: tl.constexpr,
 ):
@@ -305,23 +311,24 @@ def _match_line(
         if nodes <= 31:
             return
         if nodes <= 63:
-            tl.store(to, _by_nodes(factor, real, kappa, scratch, n, w_max, ridge, 64, N), real)
+            tl.store(to, _by_nodes(factor, real, kappa, scratch, n, w_max, ridge, as_cvxopt, 64, N), real)
         else:
             places = tl.sqrt(2 * rate) * (tl.load(train + problem * n + rows, real, 0.0) - middle)
-            tl.store(to, _dense_line(places, real, kappa, scratch, n, w_max, ridge, N), real)
+            tl.store(to, _dense_line(places, real, kappa, scratch, n, w_max, ridge, as_cvxopt, N), real)
     elif nodes <= 15:
-        tl.store(to, _by_nodes(factor, real, kappa, scratch, n, w_max, ridge, 16, N), real)
+        tl.store(to, _by_nodes(factor, real, kappa, scratch, n, w_max, ridge, as_cvxopt, 16, N), real)
     elif nodes <= 31:
-        tl.store(to, _by_nodes(factor, real, kappa, scratch, n, w_max, ridge, 32, N), real)
+        tl.store(to, _by_nodes(factor, real, kappa, scratch, n, w_max, ridge, as_cvxopt, 32, N), real)
 
 
 @triton.jit
-def _by_nodes(stored, real, kappa, scratch, n, w_max, ridge, R: tl.constexpr, N: tl.constexpr):
+def _by_nodes(stored, real, kappa, scratch, n, w_max, ridge, as_cvxopt: tl.constexpr, R: tl.constexpr, N: tl.constexpr):
     """Weights through the factor of R − 1 nodes."""
     rows, columns = tl.arange(0, R), tl.arange(0, N)
     factor = tl.load(stored + rows[:, None] * N + columns[None, :])
     start = _times_ones(factor)
-    return _interior_point(factor, stored, start, kappa, tl.zeros_like(kappa) + ridge, real, scratch, n, w_max, True)
+    ridges = tl.zeros_like(kappa) + ridge
+    return _interior_point(factor, stored, start, kappa, ridges, real, scratch, n, w_max, True, as_cvxopt)
 
 
 @triton.jit
@@ -333,7 +340,7 @@ def _times_ones(factor):
 
 
 @triton.jit
-def _dense_line(places, real, kappa, scratch, n, w_max, ridge, N: tl.constexpr):
+def _dense_line(places, real, kappa, scratch, n, w_max, ridge, as_cvxopt: tl.constexpr, N: tl.constexpr):
     """Weights without a factor."""
     memory, kernel = scratch + (N + BLOCK) * N, scratch + (N + BLOCK + 1) * N
     columns = tl.arange(0, N)
@@ -346,7 +353,8 @@ def _dense_line(places, real, kappa, scratch, n, w_max, ridge, N: tl.constexpr):
         value = tl.where((rows < n)[:, None] & real[None, :], tl.exp(-0.5 * apart * apart), 0.0)
         tl.store(kernel + rows[:, None] * N + columns[None, :], value)
         start += tl.sum(value, axis=0)
-    return _interior_point(start, kernel, start, kappa, tl.zeros_like(kappa) + ridge, real, scratch, n, w_max, False)
+    ridges = tl.zeros_like(kappa) + ridge
+    return _interior_point(start, kernel, start, kappa, ridges, real, scratch, n, w_max, False, as_cvxopt)
 
 
 @triton.jit
@@ -393,35 +401,70 @@ def _dense_class(apart, order, rate, linear, weights, scratch, n, size, w_max, r
         value = tl.where((rows < size)[:, None] & real[None, :], tl.exp(-rate * distance * distance), 0.0)
         tl.store(kernel + rows[:, None] * N + columns[None, :], value)
         start += tl.sum(value, axis=0)
-    x = _interior_point(start, kernel, start, kappa, tl.zeros_like(kappa) + ridge, real, scratch, size, w_max, False)
+    ridges = tl.zeros_like(kappa) + ridge
+    x = _interior_point(start, kernel, start, kappa, ridges, real, scratch, size, w_max, False, False)
     tl.store(weights + at, x, real)
 
 
 @triton.jit
-def _interior_point(factor, stored, start, kappa, ridge, real, scratch, n, w_max, is_factored: tl.constexpr):
+def _interior_point(
+    factor,
+    stored,
+    start,
+    kappa,
+    ridge,
+    real,
+    scratch,
+    n,
+    w_max,
+    is_factored: tl.constexpr,
+    as_cvxopt: tl.constexpr,
+):
     """x that minimises ½xᵀKx + ½Σρx² − κᵀx over 0 ≤ x ≤ B, √n ≤ Σx ≤ 2n − √n, where `real`.
 
     `start` is K1. With a factor, K is GᵀG less its last row, which is ones, and `stored` is where G is in memory. The
     Newton matrix is diagonal + K + σ11ᵀ, so Woodbury leaves a system of as many unknowns b as G has rows. Its
     solution is also the change of Gx, so gradients are carried along and never computed again. Without a factor,
-    `stored` is where K is and the Newton matrix is inverted in `scratch`.
+    `stored` is where K is and the Newton matrix is inverted in `scratch`. `as_cvxopt` is that of
+    `line.interior_point`: the start may lie outside of the constraints, which are relaxed and then tightened.
     """
     count = n.to(tl.float64)
     low = tl.sqrt(count)
     high = 2 * count - low
     mask = tl.where(real, 1.0, 0.0).to(tl.float64)
-    level = tl.minimum(1.0, 0.5 * (w_max + low / count))
-    x = tl.zeros_like(mask) + level
-    total = count * level
-    slope = ((start + ridge) * level - kappa) * mask
-    size = 0.2 * tl.sum(tl.abs(slope)) / count + 1e-3  # found by trial: fewest iterations
-    at_zero, at_upper = tl.zeros_like(x) + size, size * level / (w_max - x)
-    at_low, at_high = size * level / (total - low), size * level / (high - total)
-    gap = tl.sum((x * at_zero + (w_max - x) * at_upper) * mask) + (total - low) * at_low + (high - total) * at_high
+    relaxed = 0 * count
+    if as_cvxopt:
+        # The least sum of the objective and half the squares of all rooms; their negatives, raised to be positive,
+        # are the multipliers.
+        right, two = (kappa + w_max + low + high) * mask, 2 + relaxed
+        if is_factored:
+            solver = _woodbury(stored, mask / (2 + ridge), two, scratch, factor.shape[0], factor.shape[1])
+            along, x, total = _direction(factor, solver, mask / (2 + ridge), two, right, scratch)
+        else:
+            _invert_newton(stored, real, 2 + ridge, scratch, real.shape[0])
+            of_ones = _dense_product(scratch, mask, real.shape[0])
+            along, x, total = _dense_direction(scratch, of_ones, 2 + ridge, two, right, real.shape[0])
+        slope = (along + ridge * x - kappa) * mask
+        smallest, largest = tl.min(tl.where(real, x, float("inf"))), tl.max(tl.where(real, x, float("-inf")))
+        least = tl.minimum(tl.minimum(smallest, w_max - largest), tl.minimum(total - low, high - total))
+        most = 1 + tl.maximum(tl.maximum(largest, w_max - smallest), tl.maximum(total - low, high - total))
+        relaxed = tl.where(least <= 0, 1 - least, relaxed)
+        x = tl.where(real, x, 1.0)
+        at_zero, at_upper = tl.where(real, most - x, 1.0), tl.where(real, most - (w_max - x), 1.0)
+        at_low, at_high = most - (total - low), most - (high - total)
+    else:
+        level = tl.minimum(1.0, 0.5 * (w_max + low / count))
+        x = tl.zeros_like(mask) + level
+        total = count * level
+        slope = ((start + ridge) * level - kappa) * mask
+        size = 0.2 * tl.sum(tl.abs(slope)) / count + 1e-3  # found by trial: fewest iterations
+        at_zero, at_upper = tl.zeros_like(x) + size, size * level / (w_max - x)
+        at_low, at_high = size * level / (total - low), size * level / (high - total)
+    over, room, above, below = x + relaxed, w_max - x + relaxed, total - low + relaxed, high - total + relaxed
+    gap = tl.sum((over * at_zero + room * at_upper) * mask) + above * at_low + below * at_high
     step, is_unsolved = 0, True
     while (step < MAX_ITER) & is_unsolved:
-        above, below, room = total - low, high - total, w_max - x
-        inverse, inverse_room, inverse_above, inverse_below = 1 / x, 1 / room, 1 / above, 1 / below
+        inverse, inverse_room, inverse_above, inverse_below = 1 / over, 1 / room, 1 / above, 1 / below
         over_zero, over_upper, over_low, over_high = 1 / at_zero, 1 / at_upper, 1 / at_low, 1 / at_high
         stiffness = at_zero * inverse + at_upper * inverse_room + ridge
         diagonal = mask / stiffness
@@ -432,35 +475,45 @@ def _interior_point(factor, stored, start, kappa, ridge, real, scratch, n, w_max
             _invert_newton(stored, real, stiffness, scratch, real.shape[0])
             of_ones = _dense_product(scratch, mask, real.shape[0])
         # The predictor aims at no complementarity at all.
+        pull = relaxed * (at_low * inverse_above - at_high * inverse_below)
+        right = (relaxed * (at_zero * inverse - at_upper * inverse_room) + pull - slope) * mask
         if is_factored:
-            along, dx, d_total = _direction(factor, solver, diagonal, slab, -slope, scratch)
+            along, dx, d_total = _direction(factor, solver, diagonal, slab, right, scratch)
         else:
-            along, dx, d_total = _dense_direction(scratch, of_ones, stiffness, slab, -slope, real.shape[0])
-        d_zero, d_upper = -at_zero * (1 + inverse * dx), -at_upper * (1 - inverse_room * dx)
-        d_low, d_high = -at_low * (1 + d_total * inverse_above), -at_high * (1 - d_total * inverse_below)
-        shrink = tl.max(_shrink(dx, inverse, inverse_room, d_zero * over_zero, d_upper * over_upper) * mask)
-        slab_shrink = _shrink(d_total, inverse_above, inverse_below, d_low * over_low, d_high * over_high)
+            along, dx, d_total = _dense_direction(scratch, of_ones, stiffness, slab, right, real.shape[0])
+        # How rooms change: those of x ≥ 0 and Σx ≥ low with x, the others against it, and all are tightened.
+        d_over, d_room, d_above, d_below = dx - relaxed, -dx - relaxed, d_total - relaxed, -d_total - relaxed
+        d_zero, d_upper = -at_zero * (1 + inverse * d_over), -at_upper * (1 + inverse_room * d_room)
+        d_low, d_high = -at_low * (1 + d_above * inverse_above), -at_high * (1 + d_below * inverse_below)
+        shrink = tl.max(
+            _shrink(d_over * inverse, d_room * inverse_room, d_zero * over_zero, d_upper * over_upper) * mask
+        )
+        slab_shrink = _shrink(d_above * inverse_above, d_below * inverse_below, d_low * over_low, d_high * over_high)
         shrink = tl.maximum(shrink, slab_shrink)
         a = tl.minimum(1.0, 1 / shrink)
-        after = (x + a * dx) * (at_zero + a * d_zero) + (room - a * dx) * (at_upper + a * d_upper)
-        gap_after = tl.sum(after * mask) + (above + a * d_total) * (at_low + a * d_low)
-        ratio = (gap_after + (below - a * d_total) * (at_high + a * d_high)) / gap
+        after = (over + a * d_over) * (at_zero + a * d_zero) + (room + a * d_room) * (at_upper + a * d_upper)
+        gap_after = tl.sum(after * mask) + (above + a * d_above) * (at_low + a * d_low)
+        ratio = (gap_after + (below + a * d_below) * (at_high + a * d_high)) / gap
         aim = ratio * ratio * ratio * gap / (2 * count + 2)
         # The corrector aims at a complementarity that seems in reach, and knows the second order of the predictor.
-        to_zero, to_upper = (aim - dx * d_zero) * inverse, (aim + dx * d_upper) * inverse_room
-        to_low, to_high = (aim - d_total * d_low) * inverse_above, (aim + d_total * d_high) * inverse_below
-        right = (to_zero - to_upper - slope + to_low - to_high) * mask
+        to_zero, to_upper = (aim - d_over * d_zero) * inverse, (aim - d_room * d_upper) * inverse_room
+        to_low, to_high = (aim - d_above * d_low) * inverse_above, (aim - d_below * d_high) * inverse_below
+        right += (to_zero - to_upper + to_low - to_high) * mask
         if is_factored:
             along, dx, d_total = _direction(factor, solver, diagonal, slab, right, scratch)
         else:
             along, dx, d_total = _dense_direction(scratch, of_ones, stiffness, slab, right, real.shape[0])
         # Rounding would let Σx drift away from what its bounds are held against.
         dx += (d_total - tl.sum(dx)) * (diagonal / tl.sum(diagonal))
-        d_zero, d_upper = to_zero - at_zero * (1 + inverse * dx), to_upper - at_upper * (1 - inverse_room * dx)
-        d_low = to_low - at_low * (1 + d_total * inverse_above)
-        d_high = to_high - at_high * (1 - d_total * inverse_below)
-        shrink = tl.max(_shrink(dx, inverse, inverse_room, d_zero * over_zero, d_upper * over_upper) * mask)
-        slab_shrink = _shrink(d_total, inverse_above, inverse_below, d_low * over_low, d_high * over_high)
+        d_over, d_room, d_above, d_below = dx - relaxed, -dx - relaxed, d_total - relaxed, -d_total - relaxed
+        d_zero = to_zero - at_zero * (1 + inverse * d_over)
+        d_upper = to_upper - at_upper * (1 + inverse_room * d_room)
+        d_low = to_low - at_low * (1 + d_above * inverse_above)
+        d_high = to_high - at_high * (1 + d_below * inverse_below)
+        shrink = tl.max(
+            _shrink(d_over * inverse, d_room * inverse_room, d_zero * over_zero, d_upper * over_upper) * mask
+        )
+        slab_shrink = _shrink(d_above * inverse_above, d_below * inverse_below, d_low * over_low, d_high * over_high)
         shrink = tl.maximum(shrink, slab_shrink)
         a = tl.minimum(1.0, 0.99 / shrink)
         x += a * dx
@@ -470,11 +523,20 @@ def _interior_point(factor, stored, start, kappa, ridge, real, scratch, n, w_max
         total += a * d_total
         at_low += a * d_low
         at_high += a * d_high
-        gap = tl.sum((x * at_zero + (w_max - x) * at_upper) * mask) + (total - low) * at_low + (high - total) * at_high
-        objective = 0.5 * tl.sum(x * (slope - kappa) * mask)
-        worst = tl.max(tl.abs(slope - at_zero + at_upper + at_high - at_low) * mask)
-        enough = TOLERANCE * tl.maximum(1.0, tl.abs(objective))
-        is_unsolved = (gap > enough) | (worst * count > 10 * enough)  # neither holds of NaN
+        relaxed *= 1 - a
+        over, room, above, below = x + relaxed, w_max - x + relaxed, total - low + relaxed, high - total + relaxed
+        gap = tl.sum((over * at_zero + room * at_upper) * mask) + above * at_low + below * at_high
+        objective = tl.maximum(1.0, tl.abs(0.5 * tl.sum(x * (slope - kappa) * mask)))
+        residual = (slope - at_zero + at_upper + at_high - at_low) * mask
+        # What is unsolved exceeds a bound, which NaN does not.
+        if as_cvxopt:
+            norm, squares = tl.sqrt(tl.sum(kappa * kappa * mask)), tl.sum(residual * residual)
+            sides = tl.sqrt(count * w_max * w_max + low * low + high * high)
+            is_unsolved = (gap > CVXOPT_GAP * objective) | (tl.sqrt(squares) > CVXOPT_RESIDUAL * tl.maximum(1.0, norm))
+            is_unsolved |= relaxed * tl.sqrt(2 * count + 2) > CVXOPT_RESIDUAL * tl.maximum(1.0, sides)
+        else:
+            enough = TOLERANCE * objective
+            is_unsolved = (gap > enough) | (tl.max(tl.abs(residual)) * count > 10 * enough)
         step += 1
     return x
 
@@ -591,9 +653,9 @@ def _within(places, first):
 
 
 @triton.jit
-def _shrink(d, inverse, inverse_room, d_zero, d_upper):
-    """The inverse of the longest step within two bounds, and with their multipliers (relative changes) positive."""
-    return tl.maximum(tl.maximum(-d * inverse, d * inverse_room), tl.maximum(tl.maximum(-d_zero, -d_upper), 1e-30))
+def _shrink(one, other, at_one, at_other):
+    """The inverse of the longest step within two rooms and their multipliers, by their relative changes."""
+    return tl.maximum(tl.maximum(-one, -other), tl.maximum(tl.maximum(-at_one, -at_other), 1e-30))
 
 
 @triton.jit

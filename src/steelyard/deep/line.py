@@ -17,6 +17,8 @@ Vector = NDArray[np.float64]
 # Relative duality gap; the objective ends within a third of it of the optimum.
 TOLERANCE = 6e-7
 MAX_ITER = 60
+# cvxopt's relative duality gap, and its residuals relative to κ and to the constraints.
+CVXOPT_GAP, CVXOPT_RESIDUAL = 1e-6, 1e-7
 # Nodes of the factor: enough that what it leaves out of the kernel is below 3e-8. Beyond the most, a dense solver is
 # as fast.
 NODES_PER_WIDTH, MORE_NODES, MOST_NODES = 2.2, 5, 40
@@ -36,6 +38,7 @@ def weigh(
     narrowest: float,
     w_max: float,
     ridge: float,
+    as_cvxopt: bool,
     normalised: bool,
 ) -> tuple[Vector, bool]:
     """Weights of `match`, with γ from a quantile of the distances between training losses, and mean one if wanted.
@@ -47,18 +50,20 @@ def weigh(
     if not is_gamma:
         found = max(found, narrowest * (train.max() - train.min()))
         found = 0.5 / found**2 if found > 0 else 0.5
-    weights, solved = match(train, validation, found, w_max, ridge)
+    weights, solved = match(train, validation, found, w_max, ridge, as_cvxopt)
     if normalised:
         weights /= weights.mean()
     return weights, solved
 
 
 @compiled
-def match(train: Vector, validation: Vector, gamma: float, w_max: float, ridge: float) -> tuple[Vector, bool]:
+def match(
+    train: Vector, validation: Vector, gamma: float, w_max: float, ridge: float, as_cvxopt: bool
+) -> tuple[Vector, bool]:
     """Weights that solve min ½wᵀKw − κᵀw over 0 ≤ w ≤ B and a mean within ε of one; False for too narrow a kernel.
 
     K is exp(−γ(z − z')²) of the training losses plus the ridge, κ that kernel to the validation losses, summed and
-    times n/m, ε = (√n − 1)/√n.
+    times n/m, ε = (√n − 1)/√n. `as_cvxopt`: those at which cvxopt stops, see `interior_point`.
     """
     n, scale = len(train), np.sqrt(2 * gamma)
     # Nodes reach as far as the validation losses do, unless the kernel ends before.
@@ -69,7 +74,7 @@ def match(train: Vector, validation: Vector, gamma: float, w_max: float, ridge: 
         return np.ones(n), n == 1
     nodes = int(np.ceil(wanted))
     factor, goal = nystrom(train, validation, gamma, low, high, nodes + nodes % 2)
-    return interior_point(factor, goal, ridge, w_max, np.sqrt(n), 2 * n - np.sqrt(n), TOLERANCE, MAX_ITER)
+    return interior_point(factor, goal, ridge, w_max, np.sqrt(n), 2 * n - np.sqrt(n), as_cvxopt)
 
 
 @compiled
@@ -131,85 +136,98 @@ def nystrom(
 
 @compiled
 def interior_point(
-    factor: NDArray[np.float64],
-    goal: Vector,
-    ridge: float,
-    w_max: float,
-    low: float,
-    high: float,
-    tol: float,
-    max_iter: int,
+    factor: NDArray[np.float64], goal: Vector, ridge: float, w_max: float, low: float, high: float, as_cvxopt: bool
 ) -> tuple[Vector, bool]:
     """Mehrotra's method for min ½|Gx|² + ½ρ|x|² − qᵀGx over 0 ≤ x ≤ B, low ≤ Σx ≤ high; x, and whether it converged.
 
     The Newton matrix is diagonal + GᵀG + σ11ᵀ, so Woodbury leaves a system of r + 1 unknowns b. Its solution is also
     the change of Gx, so gradients are carried along and never computed again.
+
+    `as_cvxopt` starts and stops where cvxopt does with its settings as they come, and so ends at its weights: with a
+    kernel as wide as the authors' many weights are within its tolerance of the optimum, and where it comes from
+    decides. It starts from the least sum of the objective and half the squares of all rooms. That may lie outside of
+    the constraints, which are all relaxed by as much as it takes and tightened by each step's share.
     """
     r, n = factor.shape
-    level = min(1.0, 0.5 * (w_max + low / n))
-    x = np.full(n, level)
-    total = n * level
-    linear, slope = np.zeros(n), np.zeros(n)  # κ, and the gradient Kx − κ
+    x, linear, slope = np.zeros(n), np.zeros(n), np.zeros(n)  # slope: the gradient Kx − κ
     for k in range(r):
-        s, c = level * factor[k].sum(), goal[k]
+        c = goal[k]
         for i in range(n):
-            slope[i] += factor[k, i] * s
             linear[i] += factor[k, i] * c
-    size = 0.0
-    for i in range(n):
-        slope[i] += ridge * level - linear[i]
-        size += abs(slope[i])
-    size = 0.2 * size / n + 1e-3  # found by trial: fewest iterations
+    norm = np.sqrt((linear * linear).sum())
     at_zero, at_upper = np.empty(n), np.empty(n)  # multipliers of the bounds
-    for i in range(n):
-        at_zero[i], at_upper[i] = size, size * level / (w_max - level)
-    at_low, at_high = size * level / (total - low), size * level / (high - total)
     inverse, inverse_room, diagonal, right, along = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     dx, d_zero, d_upper = np.empty(n), np.empty(n), np.empty(n)
     scaled, system, pivots, b = np.empty((r, n)), np.empty((r + 1, r + 1)), np.empty(r + 1), np.empty(r + 1)
-    for _ in range(max_iter):
-        above, below = total - low, high - total
-        products, worst, objective = above * at_low + below * at_high, 0.0, 0.0
+    if as_cvxopt:
         for i in range(n):
-            room = w_max - x[i]
-            inverse[i], inverse_room[i] = 1 / x[i], 1 / room
-            products += x[i] * at_zero[i] + room * at_upper[i]
+            diagonal[i], right[i] = 1 / (2 + ridge), linear[i] + w_max + low + high
+        _newton_matrix(factor, diagonal, 2.0, scaled, system)
+        _cholesky(system, pivots)
+        total = _direction(factor, diagonal, system, pivots, 2.0, right, b, along, x)
+        for i in range(n):
+            slope[i] = along[i] + ridge * x[i] - linear[i]
+        at_low, at_high, relaxed = _cvxopt_multipliers(x, total, w_max, low, high, at_zero, at_upper)
+    else:
+        level = min(1.0, 0.5 * (w_max + low / n))
+        total, relaxed = n * level, 0.0
+        at_low, at_high = _even_start(factor, linear, ridge, w_max, low, high, level, x, slope, at_zero, at_upper)
+    for _ in range(MAX_ITER):
+        above, below = total - low + relaxed, high - total + relaxed
+        products, worst, squares, objective = above * at_low + below * at_high, 0.0, 0.0, 0.0
+        for i in range(n):
+            room, other = x[i] + relaxed, w_max - x[i] + relaxed
+            inverse[i], inverse_room[i] = 1 / room, 1 / other
+            products += room * at_zero[i] + other * at_upper[i]
             objective += 0.5 * x[i] * (slope[i] - linear[i])
-            worst = max(worst, abs(slope[i] - at_zero[i] + at_upper[i] + at_high - at_low))
+            residual = slope[i] - at_zero[i] + at_upper[i] + at_high - at_low
+            worst, squares = max(worst, abs(residual)), squares + residual * residual
             diagonal[i] = 1 / (at_zero[i] * inverse[i] + at_upper[i] * inverse_room[i] + ridge)
-        enough = tol * max(1.0, abs(objective))
-        if products <= enough and worst * n <= 10 * enough:
-            return x, True
+        if as_cvxopt:
+            sides = np.sqrt(n * w_max**2 + low**2 + high**2)
+            if (
+                products <= CVXOPT_GAP * max(1.0, abs(objective))
+                and np.sqrt(squares) <= CVXOPT_RESIDUAL * max(1.0, norm)
+                and relaxed * np.sqrt(2 * n + 2) <= CVXOPT_RESIDUAL * max(1.0, sides)
+            ):
+                return x, True
+        else:
+            enough = TOLERANCE * max(1.0, abs(objective))
+            if products <= enough and worst * n <= 10 * enough:
+                return x, True
         slab = at_low / above + at_high / below
         _newton_matrix(factor, diagonal, slab, scaled, system)
         _cholesky(system, pivots)
         # The predictor aims at products of zero. Multipliers then change by −z(1 ± dx/room), and the products after a
         # step of length a are (1 − a) times those before and a² times `second`.
+        pull = relaxed * (at_low / above - at_high / below)
         for i in range(n):
-            right[i] = -slope[i]
+            right[i] = pull + relaxed * (at_zero[i] * inverse[i] - at_upper[i] * inverse_room[i]) - slope[i]
         d_total = _direction(factor, diagonal, system, pivots, slab, right, b, along, dx)
-        d_low, d_high = -at_low * (1 + d_total / above), -at_high * (1 - d_total / below)
-        second = d_total * (d_low - d_high)
-        shrink = max(max(-d_total / above, d_total / below), max(1 + d_total / above, 1 - d_total / below))
+        d_above, d_below = d_total - relaxed, -d_total - relaxed
+        d_low, d_high = -at_low * (1 + d_above / above), -at_high * (1 + d_below / below)
+        second = d_above * d_low + d_below * d_high
+        shrink = max(max(-d_above / above, -d_below / below), max(1 + d_above / above, 1 + d_below / below))
         for i in range(n):
-            down, up = dx[i] * inverse[i], dx[i] * inverse_room[i]
-            second += dx[i] * (at_upper[i] * (1 - up) - at_zero[i] * (1 + down))
+            down, up = (dx[i] - relaxed) * inverse[i], (dx[i] + relaxed) * inverse_room[i]
+            second += (dx[i] + relaxed) * at_upper[i] * (1 - up) - (dx[i] - relaxed) * at_zero[i] * (1 + down)
             shrink = max(shrink, max(max(-down, up), max(1 + down, 1 - up)))
         a = min(1.0, 1 / shrink)
         after = (1 - a) * products + a * a * second
         aim = (after / products) ** 3 * products / (2 * n + 2)
         # The corrector aims there, and makes up for the products of the predictor's changes.
-        to_low, to_high = (aim - d_total * d_low) / above, (aim + d_total * d_high) / below
+        to_low, to_high = (aim - d_above * d_low) / above, (aim - d_below * d_high) / below
         for i in range(n):
-            down, up = dx[i] * inverse[i], dx[i] * inverse_room[i]
-            d_zero[i] = (aim + dx[i] * at_zero[i] * (1 + down)) * inverse[i]
-            d_upper[i] = (aim - dx[i] * at_upper[i] * (1 - up)) * inverse_room[i]
-            right[i] = d_zero[i] - d_upper[i] - slope[i] + to_low - to_high
+            down, up = (dx[i] - relaxed) * inverse[i], (dx[i] + relaxed) * inverse_room[i]
+            d_zero[i] = (aim + (dx[i] - relaxed) * at_zero[i] * (1 + down)) * inverse[i]
+            d_upper[i] = (aim - (dx[i] + relaxed) * at_upper[i] * (1 - up)) * inverse_room[i]
+            right[i] += d_zero[i] - d_upper[i] + to_low - to_high
         d_total = _direction(factor, diagonal, system, pivots, slab, right, b, along, dx)
-        d_low, d_high = to_low - at_low * (1 + d_total / above), to_high - at_high * (1 - d_total / below)
-        shrink = max(max(-d_total / above, d_total / below), max(-d_low / at_low, -d_high / at_high))
+        d_above, d_below = d_total - relaxed, -d_total - relaxed
+        d_low, d_high = to_low - at_low * (1 + d_above / above), to_high - at_high * (1 + d_below / below)
+        shrink = max(max(-d_above / above, -d_below / below), max(-d_low / at_low, -d_high / at_high))
         for i in range(n):
-            down, up = dx[i] * inverse[i], dx[i] * inverse_room[i]
+            down, up = (dx[i] - relaxed) * inverse[i], (dx[i] + relaxed) * inverse_room[i]
             d_zero[i] -= at_zero[i] * (1 + down)
             d_upper[i] -= at_upper[i] * (1 - up)
             shrink = max(shrink, max(max(-down, up), max(-d_zero[i] / at_zero[i], -d_upper[i] / at_upper[i])))
@@ -222,7 +240,50 @@ def interior_point(
         total += a * d_total
         at_low += a * d_low
         at_high += a * d_high
+        relaxed *= 1 - a
     return x, False
+
+
+@compiled
+def _even_start(
+    factor: NDArray[np.float64],
+    linear: Vector,
+    ridge: float,
+    w_max: float,
+    low: float,
+    high: float,
+    level: float,
+    x: Vector,
+    slope: Vector,
+    at_zero: Vector,
+    at_upper: Vector,
+) -> tuple[float, float]:
+    """All weights at `level`, multipliers whose products with their rooms are alike; returns those of the sum."""
+    n, size = len(x), 0.0
+    for row in factor:
+        s = level * row.sum()
+        for i in range(n):
+            slope[i] += row[i] * s
+    for i in range(n):
+        x[i] = level
+        slope[i] += ridge * level - linear[i]
+        size += abs(slope[i])
+    size = 0.2 * size / n + 1e-3  # found by trial: fewest iterations
+    at_zero[:], at_upper[:] = size, size * level / (w_max - level)
+    return size * level / (n * level - low), size * level / (high - n * level)
+
+
+@compiled
+def _cvxopt_multipliers(
+    x: Vector, total: float, w_max: float, low: float, high: float, at_zero: Vector, at_upper: Vector
+) -> tuple[float, float, float]:
+    """The negatives of all rooms, raised to be positive; returns those of the sum, and how far x is outside."""
+    above, below, smallest, largest = total - low, high - total, x.min(), x.max()
+    least = min(min(smallest, w_max - largest), min(above, below))
+    most = 1 + max(max(largest, w_max - smallest), max(above, below))
+    for i in range(len(x)):
+        at_zero[i], at_upper[i] = most - x[i], most - (w_max - x[i])
+    return most - above, most - below, (1 - least if least <= 0 else 0.0)
 
 
 @compiled

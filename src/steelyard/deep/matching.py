@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -10,6 +11,8 @@ from torch import Tensor
 # Relative duality gap and residuals at which a problem counts as solved.
 TOLERANCE = 1e-8
 MAX_ITER = 60
+# cvxopt's relative duality gap, and its residuals relative to κ and to the constraints.
+CVXOPT_GAP, CVXOPT_RESIDUAL = 1e-6, 1e-7
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +69,19 @@ def pose(
     return Problems(kernel, linear, here, w_max, low, high)
 
 
-def solve(problems: Problems, tol: float = TOLERANCE, max_iter: int = MAX_ITER) -> Tensor:
+def solve(problems: Problems, tol: float = TOLERANCE) -> Tensor:
     """Weights (P, n) by a primal-dual interior point, all problems in step."""
-    state = _start(problems)
-    for _ in range(max_iter):
-        residuals = _residuals(problems, state)
+    return _solve(problems, _start(problems), lambda state: _residuals(problems, state), tol)
+
+
+def solve_as_cvxopt(problems: Problems) -> Tensor:
+    """The weights at which cvxopt stops with its settings as they come (see `line.interior_point`), without fillers."""
+    return _solve(problems, _cvxopt_start(problems), lambda state: _cvxopt_residuals(problems, state), 1.0)
+
+
+def _solve(problems: Problems, state: _Point, look: Callable[[_Point], _Residuals], tol: float) -> Tensor:
+    for _ in range(MAX_ITER):
+        residuals = look(state)
         if bool((residuals.error <= tol).all()):
             break
         state = _step(problems, state, residuals, tol)
@@ -80,7 +91,10 @@ def solve(problems: Problems, tol: float = TOLERANCE, max_iter: int = MAX_ITER) 
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """x, its sum, and the multipliers of x ≥ 0, x ≤ B, Σx ≥ low, Σx ≤ high and of the sum itself."""
+    """x, its sum, and the multipliers of x ≥ 0, x ≤ B, Σx ≥ low, Σx ≤ high and of the sum itself.
+
+    A step, too: the changes of all these.
+    """
 
     x: Tensor
     total: Tensor
@@ -89,15 +103,23 @@ class _Point:
     at_low: Tensor
     at_high: Tensor
     nu: Tensor
+    relaxed: Tensor  # by how much every constraint is, while the start is still felt
+
+    def rooms(self, p: Problems) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What is left of x ≥ 0, x ≤ B, Σx ≥ low and Σx ≤ high."""
+        wide = self.relaxed[:, None]
+        above, below = self.total - p.low + self.relaxed, p.high - self.total + self.relaxed
+        return self.x + wide, p.w_max - self.x + wide, above, below
 
 
 @dataclass(frozen=True, eq=False)
 class _Residuals:
+    product: Tensor  # Kx
     stationarity: Tensor
     slab: Tensor
     total: Tensor
     mu: Tensor
-    error: Tensor  # the worst of gap and residuals, relative to the objective
+    error: Tensor  # the worst of gap and residuals, relative to what is large for them
 
 
 def _start(p: Problems) -> _Point:
@@ -117,7 +139,34 @@ def _start(p: Problems) -> _Point:
         size * level / (total - p.low),
         size * level / (p.high - total),
         torch.zeros_like(total),
+        torch.zeros_like(total),
     )
+
+
+def _cvxopt_start(p: Problems) -> _Point:
+    """The least sum of the objective and half the squares of all rooms; their negatives, raised, as multipliers."""
+    n = p.linear.shape[1]
+    matrix = p.kernel + 2 * torch.eye(n, dtype=p.kernel.dtype, device=p.kernel.device) + 2
+    x = torch.linalg.solve(matrix, p.linear + p.w_max + (p.low + p.high)[:, None])
+    total, none = x.sum(dim=1), torch.zeros_like(p.low)
+    rooms = _Point(x, total, x, x, none, none, none, none).rooms(p)
+    together = torch.cat([room.reshape(len(x), -1) for room in rooms], dim=1)
+    least, most = together.amin(dim=1), 1 + together.amax(dim=1)
+    at_zero, at_upper, at_low, at_high = (most.reshape(-1, *[1] * (room.ndim - 1)) - room for room in rooms)
+    return _Point(
+        x, total, at_zero, at_upper, at_low, at_high, at_high - at_low, torch.where(least <= 0, 1 - least, none)
+    )
+
+
+def _cvxopt_residuals(p: Problems, s: _Point) -> _Residuals:
+    """Whether cvxopt would stop is whether the error is at most one."""
+    found, n = _residuals(p, s), p.linear.shape[1]
+    gap = found.mu * (2 * n + 2) / (s.x * (found.product / 2 - p.linear)).sum(dim=1).abs().clamp(min=1)
+    slope = found.stationarity.norm(dim=1) / p.linear.norm(dim=1).clamp(min=1)
+    sides = (n * p.w_max**2 + p.low.square() + p.high.square()).sqrt().clamp(min=1)
+    outside = s.relaxed * (2 * n + 2) ** 0.5 / sides
+    error = torch.maximum(gap / CVXOPT_GAP, torch.maximum(slope, outside) / CVXOPT_RESIDUAL)
+    return replace(found, error=error)
 
 
 def _residuals(p: Problems, s: _Point) -> _Residuals:
@@ -131,7 +180,7 @@ def _residuals(p: Problems, s: _Point) -> _Residuals:
     worst = torch.maximum(stationarity.abs().sum(dim=1), (slab * s.total).abs())
     worst = torch.maximum(worst, (total * s.nu).abs() + total.abs() / s.total.clamp(min=1e-30) * 1e-2)
     error = torch.maximum(mu * (2 * p.linear.shape[1] + 2), worst) / objective
-    return _Residuals(stationarity, slab, total, mu, error)
+    return _Residuals(product, stationarity, slab, total, mu, error)
 
 
 def _step(p: Problems, s: _Point, r: _Residuals, tol: float) -> _Point:
@@ -140,7 +189,7 @@ def _step(p: Problems, s: _Point, r: _Residuals, tol: float) -> _Point:
     predictor = newton.direction(torch.zeros_like(r.mu), None)
     after = _complementarity(p, _moved(s, predictor, newton.longest(predictor)))
     corrector = newton.direction((after / r.mu) ** 3 * r.mu, predictor)
-    length = (0.995 * newton.longest(corrector)).clamp(max=1)
+    length = newton.longest(corrector, 0.99)
     # NaN: the barrier spans more digits than there are, so this is as far as it goes.
     usable = (r.error > tol) & torch.isfinite(corrector.x).all(dim=1)
     return _moved(s, corrector, torch.where(usable, length, torch.zeros_like(length)))
@@ -148,12 +197,8 @@ def _step(p: Problems, s: _Point, r: _Residuals, tol: float) -> _Point:
 
 def _complementarity(p: Problems, s: _Point) -> Tensor:
     """Mean product of a constraint's room and its multiplier, of each problem."""
-    total = (
-        (s.x * s.at_zero).sum(dim=1)
-        + ((p.w_max - s.x) * s.at_upper).sum(dim=1)
-        + (s.total - p.low) * s.at_low
-        + (p.high - s.total) * s.at_high
-    )
+    over, room, above, below = s.rooms(p)
+    total = (over * s.at_zero + room * s.at_upper).sum(dim=1) + above * s.at_low + below * s.at_high
     return total / (2 * p.linear.shape[1] + 2)
 
 
@@ -162,9 +207,9 @@ class _Newton:
 
     def __init__(self, p: Problems, s: _Point, r: _Residuals) -> None:
         self.p, self.s, self.r = p, s, r
-        self.room = p.w_max - s.x
-        self.above, self.below = s.total - p.low, p.high - s.total
-        self.factor = torch.linalg.cholesky_ex(p.kernel + torch.diag_embed(s.at_zero / s.x + s.at_upper / self.room)).L
+        self.over, self.room, self.above, self.below = s.rooms(p)
+        diagonal = s.at_zero / self.over + s.at_upper / self.room
+        self.factor = torch.linalg.cholesky_ex(p.kernel + torch.diag_embed(diagonal)).L
         self.of_ones = torch.cholesky_solve(p.real[:, :, None], self.factor)[:, :, 0]
         self.stiffness = (self.of_ones * p.real).sum(dim=1)
         self.slope = s.at_low / self.above + s.at_high / self.below
@@ -172,11 +217,12 @@ class _Newton:
     def direction(self, goal: Tensor, before: _Point | None) -> _Point:
         """The step toward complementarity `goal`, corrected for the second order of the predictor's step."""
         s, r = self.s, self.r
-        zero_zero, upper_upper, low_low, high_high = _second_order(before)
-        to_zero = (goal[:, None] - zero_zero) / s.x - s.at_zero
-        to_upper = (goal[:, None] - upper_upper) / self.room - s.at_upper
-        to_low = (goal - low_low) / self.above - s.at_low
-        to_high = (goal - high_high) / self.below - s.at_high
+        second = (0.0, 0.0, 0.0, 0.0) if before is None else _second_order(before)
+        wide, relaxed = s.relaxed[:, None], s.relaxed
+        to_zero = (goal[:, None] - second[0] + wide * s.at_zero) / self.over - s.at_zero
+        to_upper = (goal[:, None] - second[1] + wide * s.at_upper) / self.room - s.at_upper
+        to_low = (goal - second[2] + relaxed * s.at_low) / self.above - s.at_low
+        to_high = (goal - second[3] + relaxed * s.at_high) / self.below - s.at_high
         right = torch.cholesky_solve((to_zero - to_upper - r.stationarity)[:, :, None], self.factor)[:, :, 0]
         slab_right = to_low - to_high - r.slab
         # Eliminating x leaves one equation for the sum.
@@ -187,35 +233,42 @@ class _Newton:
         return _Point(
             x,
             total,
-            to_zero - s.at_zero / s.x * x,
+            to_zero - s.at_zero / self.over * x,
             to_upper + s.at_upper / self.room * x,
             to_low - s.at_low / self.above * total,
             to_high + s.at_high / self.below * total,
             nu,
+            -relaxed,
         )
 
-    def longest(self, step: _Point) -> Tensor:
-        """The longest step of each problem, at most one, that leaves every room and every multiplier non-negative."""
+    def longest(self, step: _Point, share: float = 1.0) -> Tensor:
+        """Share of the longest step of each problem that leaves every room and multiplier non-negative, one at most."""
         s = self.s
+        d_over, d_room, d_above, d_below = _changes(step)
         shrink = torch.stack(
             [
-                (step.x / s.x).amin(dim=1),
-                (-step.x / self.room).amin(dim=1),
+                (d_over / self.over).amin(dim=1),
+                (d_room / self.room).amin(dim=1),
                 (step.at_zero / s.at_zero).amin(dim=1),
                 (step.at_upper / s.at_upper).amin(dim=1),
-                step.total / self.above,
-                -step.total / self.below,
+                d_above / self.above,
+                d_below / self.below,
                 step.at_low / s.at_low,
                 step.at_high / s.at_high,
             ]
         ).amin(dim=0)
-        return torch.where(shrink < -1, -1 / shrink, torch.ones_like(shrink))
+        return torch.where(shrink < -share, -share / shrink, torch.ones_like(shrink))
 
 
-def _second_order(step: _Point | None) -> tuple[Tensor | float, Tensor | float, Tensor | float, Tensor | float]:
-    if step is None:
-        return 0.0, 0.0, 0.0, 0.0
-    return step.x * step.at_zero, -step.x * step.at_upper, step.total * step.at_low, -step.total * step.at_high
+def _changes(step: _Point) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of the rooms of x ≥ 0, x ≤ B, Σx ≥ low and Σx ≤ high, by a step."""
+    wide = step.relaxed[:, None]
+    return step.x + wide, wide - step.x, step.total + step.relaxed, step.relaxed - step.total
+
+
+def _second_order(step: _Point) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    d_over, d_room, d_above, d_below = _changes(step)
+    return d_over * step.at_zero, d_room * step.at_upper, d_above * step.at_low, d_below * step.at_high
 
 
 def _moved(s: _Point, step: _Point, length: Tensor) -> _Point:
@@ -233,4 +286,5 @@ def _moved(s: _Point, step: _Point, length: Tensor) -> _Point:
         to(s.at_low, step.at_low, length),
         to(s.at_high, step.at_high, length),
         to(s.nu, step.nu, length),
+        to(s.relaxed, step.relaxed, length),
     )

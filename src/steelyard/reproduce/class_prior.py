@@ -183,7 +183,7 @@ EXPERIMENT = Experiment(
         "epochs": Setting(400, "as in the survey"),
         "rate": Setting(3e-4, "learning rate of the summed loss, as in the authors' code for label noise"),
         "transform": Setting("loss", "what DIW matches: loss or features"),
-        "preset": Setting("authors", "kernel of losses, as in table 6; or normalised"),
+        "preset": Setting("authors", "weights of losses, as in table 6; or normalised"),
         "preset_of_features": Setting("normalised", "kernel width of features and of IW's inputs; or authors"),
         "majority": Setting(4000, "rows of a majority class; the survey does not say"),
         "clean_per_class": Setting(10, "as in the survey"),
