@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard
 
 import steelyard.deep.dynamic as dynamic_module  # noqa: E402
 from steelyard.deep import DynamicWeights  # noqa: E402
-from steelyard.deep.matching import pose, solve  # noqa: E402
+from steelyard.deep.matching import _cvxopt_start, pose, solve, solve_as_cvxopt  # noqa: E402
 from steelyard.errors import InputError, NotFiniteError, ParameterError  # noqa: E402
 from steelyard.qp import BoxSlab, solve_box_slab  # noqa: E402
 
@@ -127,7 +127,32 @@ def test_without_numba_the_authors_weights_are_those_of_cvxopt_too(k, monkeypatc
     monkeypatch.setattr(dynamic_module, "HAS_NUMBA", False)
     stored = np.load(Path(__file__).parent / "cvxopt_weights.npz")
     train, goal, theirs = (torch.tensor(stored[f"{name}{k}"]) for name in ("train", "validation", "weights"))
-    np.testing.assert_allclose(DynamicWeights(preset="authors")(train, goal), theirs, atol=2e-4)
+    dynamic = DynamicWeights(preset="authors")
+    np.testing.assert_allclose(dynamic(train, goal), theirs, atol=2e-4)
+    gamma = dynamic.gamma(train[None, :, None])
+    start = _cvxopt_start(pose(train[None, :, None], goal[None, :, None], gamma, w_max=50.0, ridge=1e-5))
+    assert (start.relaxed.item() > 0) == (len(train) == 16)
+
+
+@pytest.mark.parametrize("numba", [False, True])
+def test_the_authors_weights_where_the_kernel_is_narrow_or_the_bound_is_near(numba, monkeypatch):
+    """Diverging losses are left to the dense solver with or without numba; both end at the same weights."""
+    if numba:
+        pytest.importorskip("numba", reason="numba is not installed; losses are matched by PyTorch alone")
+    monkeypatch.setattr(dynamic_module, "HAS_NUMBA", numba)
+    rng = np.random.default_rng(8)
+    for scale, w_max in ((300.0, 50.0), (1.0, 1.01)):
+        train, goal = (torch.tensor(scale * z) for z in losses(rng, 40, 30, 0))
+        dynamic = DynamicWeights(preset="authors", w_max=w_max)
+        posed = pose(
+            train[None, :, None], goal[None, :, None], dynamic.gamma(train[None, :, None]), w_max=w_max, ridge=1e-5
+        )
+        np.testing.assert_allclose(dynamic(train, goal), solve_as_cvxopt(posed)[0], atol=1e-4)
+        ours, least = (
+            (0.5 * w @ posed.kernel[0] @ w - posed.linear[0] @ w).item()
+            for w in (dynamic(train, goal), solve(posed, tol=1e-10)[0])
+        )
+        assert ours == pytest.approx(least, rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(5))

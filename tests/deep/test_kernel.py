@@ -86,7 +86,7 @@ def test_lines_reach_the_optimum(tmp_path):
 
 
 def test_weights_are_those_at_which_cvxopt_stops(tmp_path):
-    """Starts inside and outside of the constraints; and without a factor, where the plain solver stops."""
+    """Starts inside and outside of the constraints; and without a factor the weights of `solve_as_cvxopt`."""
     stored = np.load(Path(__file__).parent / "cvxopt_weights.npz")
     batches = [[torch.tensor(stored[f"{name}{k}"])[None] for name in ("train", "validation")] for k in (3, 4, 5)]
     narrow, as_cvxopt = losses(7, 60, 64), {"as_cvxopt": True}
@@ -140,10 +140,15 @@ def test_losses_that_are_all_the_same_and_single_ones_and_nan(tmp_path):
     train, goals = losses(2, 32, 32, 3)
     train[0, 3], goals[1, 5] = torch.nan, torch.nan
     batches = (same, goal), (one, goal), (train, goals)
-    of_same, of_one, of_nan = interpreted(tmp_path, *(of_lines(batch, NORMALISED) for batch in batches))
+    as_cvxopt = NORMALISED | {"as_cvxopt": True}
+    calls = [of_lines(batch, settings) for settings in (NORMALISED, as_cvxopt) for batch in batches]
+    of_same, of_one, of_nan, *stopped = interpreted(tmp_path, *calls)
     assert_optimal(of_same[0], same.T, goal.T, **NORMALISED)
-    assert of_one.item() == 1
+    assert_optimal(stopped[0][0], same.T, goal.T, **NORMALISED)
+    assert of_one.item() == stopped[1].item() == 1
     assert of_nan[:2].isnan().all()
+    assert stopped[2][:2].isnan().all()
+    assert stopped[2][2].isfinite().all()
     assert_optimal(of_nan[2], train[2, :, None], goals[2, :, None], **NORMALISED)
 
 

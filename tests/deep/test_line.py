@@ -48,16 +48,15 @@ def test_the_objective_is_that_of_piqp():
 
 @pytest.mark.parametrize("k", range(12))
 def test_the_weights_are_those_at_which_cvxopt_stops(k):
-    """Stored ones, by ``python -m benchmarks.cvxopt_weights``; the optimum is far off where the goal is not."""
+    """Stored ones, by ``python -m benchmarks.cvxopt_weights``; the optimum has others."""
     stored = np.load(Path(__file__).parent / "cvxopt_weights.npz")
     z, v, theirs = (stored[f"{name}{k}"] for name in ("train", "validation", "weights"))
     gamma = pair_quantile(z, 0.01)
     ours, solved = match(z, v, gamma, 50.0, 1e-5, True)
     assert solved
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
-    if k % 3 < 2:
-        optimum, _ = match(z, v, gamma, 50.0, 1e-5, False)
-        assert np.abs(optimum - theirs).max() > 0.05
+    optimum, _ = match(z, v, gamma, 50.0, 1e-5, False)
+    assert np.abs(optimum - theirs).max() > 0.02
 
 
 def test_a_narrow_kernel_is_left_to_the_dense_solver():
@@ -65,9 +64,12 @@ def test_a_narrow_kernel_is_left_to_the_dense_solver():
     assert not match(z, z, 0.5 / 0.1**2, 50.0, 1e-3, False)[1]
 
 
-def test_one_row_and_equal_rows():
-    assert match(np.array([0.3]), np.array([1.0, 2.0]), 1.0, 50.0, 1e-3, False)[0] == [1.0]
-    np.testing.assert_allclose(match(np.full(9, 0.3), np.full(4, 0.3), 1.0, 50.0, 1e-3, False)[0], 1, atol=1e-3)
+@pytest.mark.parametrize("as_cvxopt", [False, True])
+def test_one_row_and_equal_rows(as_cvxopt):
+    assert match(np.array([0.3]), np.array([1.0, 2.0]), 1.0, 50.0, 1e-3, as_cvxopt)[0] == [1.0]
+    for gamma in (0.0, 1.0):
+        weights, _ = match(np.full(9, 0.3), np.full(4, 0.3), gamma, 50.0, 1e-3, as_cvxopt)
+        np.testing.assert_allclose(weights, 1, atol=1e-3)
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 20, 255, 256])

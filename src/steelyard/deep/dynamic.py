@@ -55,7 +55,7 @@ class DynamicWeights:
         "normalised": the width is the median distance (of losses an eighth of their range at least), weights have mean
         one, losses are averaged. "authors": as in the code the authors released (γ is the 1 % quantile of the
         distances, B = 50, ridge 1e-5, weights as solved, losses summed). With so wide a kernel cvxopt, which they use,
-        stops far from the weights of the optimum; for losses these are its weights, step by step.
+        stops far from the weights of the optimum; for losses the same steps are taken, and end at its weights.
     class_ratio : tensor of shape (n_classes,), default=None
         w_y where it is known, from all labels; None takes it from the two mini-batches. A class that the validation
         batch lacks then has weight zero in the training batch; where w_y is known, its rows have weight w_y.
@@ -224,7 +224,7 @@ class DynamicWeights:
         weights, solved = weigh(
             z, v, rule.quantile, rule.is_gamma, NARROWEST, self.w_max, rule.ridge, rule.as_cvxopt, rule.normalised
         )
-        if not solved:  # the kernel is too narrow
+        if not solved:  # most likely the kernel is too narrow
             return self._scaled(self._match_losses(train, validation))
         return torch.from_numpy(weights)
 

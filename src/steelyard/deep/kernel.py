@@ -18,10 +18,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from steelyard.deep import matching
+
 # Relative duality gap; the objective ends within a third of it of the optimum.
 TOLERANCE = tl.constexpr(3e-7)
-# cvxopt's relative duality gap, and its residuals relative to κ and to the constraints.
-CVXOPT_GAP, CVXOPT_RESIDUAL = tl.constexpr(1e-6), tl.constexpr(1e-7)
+GAP, RELATIVE_GAP = tl.constexpr(matching.CVXOPT_GAP), tl.constexpr(matching.CVXOPT_RELATIVE_GAP)
+RESIDUAL = tl.constexpr(matching.CVXOPT_RESIDUAL)
 MAX_ITER = tl.constexpr(40)
 # Nodes of a line's factor stand this far apart in widths of the kernel, and this many are beyond either end of the
 # losses: what the factor leaves out of the kernel is then below 2e-7, and far less but at the ends.
@@ -58,7 +60,7 @@ def match_lines(
     narrowest : σ is at least so much of the range of the training losses
     w_max : B
     ridge : what is added to the diagonal of K
-    as_cvxopt : whether to start and stop where cvxopt does, see `line.interior_point`
+    as_cvxopt : whether to start and stop where cvxopt does, see `matching.solve_as_cvxopt`
 
     Returns
     -------
@@ -326,9 +328,9 @@ def _by_nodes(stored, real, kappa, scratch, n, w_max, ridge, as_cvxopt: tl.const
     """Weights through the factor of R − 1 nodes."""
     rows, columns = tl.arange(0, R), tl.arange(0, N)
     factor = tl.load(stored + rows[:, None] * N + columns[None, :])
-    start = _times_ones(factor)
+    row_sums = _times_ones(factor)
     ridges = tl.zeros_like(kappa) + ridge
-    return _interior_point(factor, stored, start, kappa, ridges, real, scratch, n, w_max, True, as_cvxopt)
+    return _interior_point(factor, stored, row_sums, kappa, ridges, real, scratch, n, w_max, True, as_cvxopt)
 
 
 @triton.jit
@@ -346,15 +348,15 @@ def _dense_line(places, real, kappa, scratch, n, w_max, ridge, as_cvxopt: tl.con
     columns = tl.arange(0, N)
     tl.store(memory + columns, places)
     tl.debug_barrier()
-    start = tl.zeros_like(places)
+    row_sums = tl.zeros_like(places)
     for first in range(0, N, BLOCK):
         rows = first + tl.arange(0, BLOCK)
         apart = tl.load(memory + rows)[:, None] - places[None, :]
         value = tl.where((rows < n)[:, None] & real[None, :], tl.exp(-0.5 * apart * apart), 0.0)
         tl.store(kernel + rows[:, None] * N + columns[None, :], value)
-        start += tl.sum(value, axis=0)
+        row_sums += tl.sum(value, axis=0)
     ridges = tl.zeros_like(kappa) + ridge
-    return _interior_point(start, kernel, start, kappa, ridges, real, scratch, n, w_max, False, as_cvxopt)
+    return _interior_point(row_sums, kernel, row_sums, kappa, ridges, real, scratch, n, w_max, False, as_cvxopt)
 
 
 @triton.jit
@@ -394,15 +396,15 @@ def _dense_class(apart, order, rate, linear, weights, scratch, n, size, w_max, r
     real = columns < size
     at = tl.load(order + columns, real, 0)
     kappa = tl.load(linear + at, real, 0.0)
-    start = tl.zeros_like(kappa)
+    row_sums = tl.zeros_like(kappa)
     for first in range(0, N, BLOCK):
         rows = first + tl.arange(0, BLOCK)
         distance = tl.load(apart + tl.load(order + rows, rows < size, 0)[:, None] * n + at[None, :])
         value = tl.where((rows < size)[:, None] & real[None, :], tl.exp(-rate * distance * distance), 0.0)
         tl.store(kernel + rows[:, None] * N + columns[None, :], value)
-        start += tl.sum(value, axis=0)
+        row_sums += tl.sum(value, axis=0)
     ridges = tl.zeros_like(kappa) + ridge
-    x = _interior_point(start, kernel, start, kappa, ridges, real, scratch, size, w_max, False, False)
+    x = _interior_point(row_sums, kernel, row_sums, kappa, ridges, real, scratch, size, w_max, False, False)
     tl.store(weights + at, x, real)
 
 
@@ -410,7 +412,7 @@ def _dense_class(apart, order, rate, linear, weights, scratch, n, size, w_max, r
 def _interior_point(
     factor,
     stored,
-    start,
+    row_sums,
     kappa,
     ridge,
     real,
@@ -422,11 +424,11 @@ def _interior_point(
 ):
     """x that minimises ½xᵀKx + ½Σρx² − κᵀx over 0 ≤ x ≤ B, √n ≤ Σx ≤ 2n − √n, where `real`.
 
-    `start` is K1. With a factor, K is GᵀG less its last row, which is ones, and `stored` is where G is in memory. The
-    Newton matrix is diagonal + K + σ11ᵀ, so Woodbury leaves a system of as many unknowns b as G has rows. Its
+    `row_sums` is K1. With a factor, K is GᵀG less its last row, which is ones, and `stored` is where G is in memory.
+    The Newton matrix is diagonal + K + σ11ᵀ, so Woodbury leaves a system of as many unknowns b as G has rows. Its
     solution is also the change of Gx, so gradients are carried along and never computed again. Without a factor,
-    `stored` is where K is and the Newton matrix is inverted in `scratch`. `as_cvxopt` is that of
-    `line.interior_point`: the start may lie outside of the constraints, which are relaxed and then tightened.
+    `stored` is where K is and the Newton matrix is inverted in `scratch`. `as_cvxopt` is
+    `matching.solve_as_cvxopt`: x may at first lie outside of the constraints, which are relaxed and then tightened.
     """
     count = n.to(tl.float64)
     low = tl.sqrt(count)
@@ -449,14 +451,14 @@ def _interior_point(
         least = tl.minimum(tl.minimum(smallest, w_max - largest), tl.minimum(total - low, high - total))
         most = 1 + tl.maximum(tl.maximum(largest, w_max - smallest), tl.maximum(total - low, high - total))
         relaxed = tl.where(least <= 0, 1 - least, relaxed)
-        x = tl.where(real, x, 1.0)
+        x = tl.where(real, x, 0.5 * w_max)
         at_zero, at_upper = tl.where(real, most - x, 1.0), tl.where(real, most - (w_max - x), 1.0)
         at_low, at_high = most - (total - low), most - (high - total)
     else:
         level = tl.minimum(1.0, 0.5 * (w_max + low / count))
         x = tl.zeros_like(mask) + level
         total = count * level
-        slope = ((start + ridge) * level - kappa) * mask
+        slope = ((row_sums + ridge) * level - kappa) * mask
         size = 0.2 * tl.sum(tl.abs(slope)) / count + 1e-3  # found by trial: fewest iterations
         at_zero, at_upper = tl.zeros_like(x) + size, size * level / (w_max - x)
         at_low, at_high = size * level / (total - low), size * level / (high - total)
@@ -526,16 +528,18 @@ def _interior_point(
         relaxed *= 1 - a
         over, room, above, below = x + relaxed, w_max - x + relaxed, total - low + relaxed, high - total + relaxed
         gap = tl.sum((over * at_zero + room * at_upper) * mask) + above * at_low + below * at_high
-        objective = tl.maximum(1.0, tl.abs(0.5 * tl.sum(x * (slope - kappa) * mask)))
+        objective = tl.abs(0.5 * tl.sum(x * (slope - kappa) * mask))
         residual = (slope - at_zero + at_upper + at_high - at_low) * mask
         # What is unsolved exceeds a bound, which NaN does not.
         if as_cvxopt:
             norm, squares = tl.sqrt(tl.sum(kappa * kappa * mask)), tl.sum(residual * residual)
             sides = tl.sqrt(count * w_max * w_max + low * low + high * high)
-            is_unsolved = (gap > CVXOPT_GAP * objective) | (tl.sqrt(squares) > CVXOPT_RESIDUAL * tl.maximum(1.0, norm))
-            is_unsolved |= relaxed * tl.sqrt(2 * count + 2) > CVXOPT_RESIDUAL * tl.maximum(1.0, sides)
+            is_unsolved = (gap > tl.maximum(GAP, RELATIVE_GAP * objective)) | (
+                tl.sqrt(squares) > RESIDUAL * tl.maximum(1.0, norm)
+            )
+            is_unsolved |= relaxed * tl.sqrt(2 * count + 2) > RESIDUAL * tl.maximum(1.0, sides)
         else:
-            enough = TOLERANCE * objective
+            enough = TOLERANCE * tl.maximum(1.0, objective)
             is_unsolved = (gap > enough) | (tl.max(tl.abs(residual)) * count > 10 * enough)
         step += 1
     return x

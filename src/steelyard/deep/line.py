@@ -1,7 +1,7 @@
 """Kernel mean matching of losses on a CPU: rows are points on a line, so their kernel has a small exact factor.
 
 Compiled with numba, because a batch of 256 rows is too small for anything else: a call of PyTorch or LAPACK costs as
-much as an iteration here. Where the kernel is too narrow for a factor, `weigh` says so and `matching.solve` is used.
+much as an iteration here. Where the kernel is too narrow for a factor, `weigh` says so and `matching` is used.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from steelyard.deep.matching import CVXOPT_GAP, CVXOPT_RELATIVE_GAP, CVXOPT_RESIDUAL
+
 Vector = NDArray[np.float64]
 
 # Relative duality gap; the objective ends within a third of it of the optimum.
 TOLERANCE = 6e-7
 MAX_ITER = 60
-# cvxopt's relative duality gap, and its residuals relative to κ and to the constraints.
-CVXOPT_GAP, CVXOPT_RESIDUAL = 1e-6, 1e-7
 # Nodes of the factor: enough that what it leaves out of the kernel is below 3e-8. Beyond the most, a dense solver is
 # as fast.
 NODES_PER_WIDTH, MORE_NODES, MOST_NODES = 2.2, 5, 40
@@ -60,10 +60,11 @@ def weigh(
 def match(
     train: Vector, validation: Vector, gamma: float, w_max: float, ridge: float, as_cvxopt: bool
 ) -> tuple[Vector, bool]:
-    """Weights that solve min ½wᵀKw − κᵀw over 0 ≤ w ≤ B and a mean within ε of one; False for too narrow a kernel.
+    """Weights that solve min ½wᵀKw − κᵀw over 0 ≤ w ≤ B and a mean within ε of one, and whether they were found.
 
-    K is exp(−γ(z − z')²) of the training losses plus the ridge, κ that kernel to the validation losses, summed and
-    times n/m, ε = (√n − 1)/√n. `as_cvxopt`: those at which cvxopt stops, see `interior_point`.
+    They are not where the kernel is too narrow. K is exp(−γ(z − z')²) of the training losses plus the ridge, κ that
+    kernel to the validation losses, summed and times n/m, ε = (√n − 1)/√n. `as_cvxopt`: those at which cvxopt stops,
+    see `matching.solve_as_cvxopt`.
     """
     n, scale = len(train), np.sqrt(2 * gamma)
     # Nodes reach as far as the validation losses do, unless the kernel ends before.
@@ -143,10 +144,8 @@ def interior_point(
     The Newton matrix is diagonal + GᵀG + σ11ᵀ, so Woodbury leaves a system of r + 1 unknowns b. Its solution is also
     the change of Gx, so gradients are carried along and never computed again.
 
-    `as_cvxopt` starts and stops where cvxopt does with its settings as they come, and so ends at its weights: with a
-    kernel as wide as the authors' many weights are within its tolerance of the optimum, and where it comes from
-    decides. It starts from the least sum of the objective and half the squares of all rooms. That may lie outside of
-    the constraints, which are all relaxed by as much as it takes and tightened by each step's share.
+    `as_cvxopt` is `matching.solve_as_cvxopt`: it starts where cvxopt does, with all constraints relaxed if that is
+    outside of them, and stops where it does.
     """
     r, n = factor.shape
     x, linear, slope = np.zeros(n), np.zeros(n), np.zeros(n)  # slope: the gradient Kx − κ
@@ -186,7 +185,7 @@ def interior_point(
         if as_cvxopt:
             sides = np.sqrt(n * w_max**2 + low**2 + high**2)
             if (
-                products <= CVXOPT_GAP * max(1.0, abs(objective))
+                products <= max(CVXOPT_GAP, CVXOPT_RELATIVE_GAP * abs(objective))
                 and np.sqrt(squares) <= CVXOPT_RESIDUAL * max(1.0, norm)
                 and relaxed * np.sqrt(2 * n + 2) <= CVXOPT_RESIDUAL * max(1.0, sides)
             ):
@@ -277,7 +276,7 @@ def _even_start(
 def _cvxopt_multipliers(
     x: Vector, total: float, w_max: float, low: float, high: float, at_zero: Vector, at_upper: Vector
 ) -> tuple[float, float, float]:
-    """The negatives of all rooms, raised to be positive; returns those of the sum, and how far x is outside."""
+    """The negatives of all rooms, raised to be positive; returns those of the sum, and by how much to relax."""
     above, below, smallest, largest = total - low, high - total, x.min(), x.max()
     least = min(min(smallest, w_max - largest), min(above, below))
     most = 1 + max(max(largest, w_max - smallest), max(above, below))

@@ -11,8 +11,8 @@ from torch import Tensor
 # Relative duality gap and residuals at which a problem counts as solved.
 TOLERANCE = 1e-8
 MAX_ITER = 60
-# cvxopt's relative duality gap, and its residuals relative to κ and to the constraints.
-CVXOPT_GAP, CVXOPT_RESIDUAL = 1e-6, 1e-7
+# cvxopt stops at either gap, absolute or relative, and at residuals relative to κ and to the constraints.
+CVXOPT_GAP, CVXOPT_RELATIVE_GAP, CVXOPT_RESIDUAL = 1e-7, 1e-6, 1e-7
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,12 @@ def solve(problems: Problems, tol: float = TOLERANCE) -> Tensor:
 
 
 def solve_as_cvxopt(problems: Problems) -> Tensor:
-    """The weights at which cvxopt stops with its settings as they come (see `line.interior_point`), without fillers."""
+    """The weights at which cvxopt stops with its settings as they come; of problems that have no fillers.
+
+    With a kernel as wide as the authors' many weights are within its tolerance of the optimum, and where it comes from
+    decides. It takes Mehrotra's steps from the least sum of the objective and half the squares of all rooms. That may
+    lie outside of the constraints, which are all relaxed by as much as it takes and tightened by each step's share.
+    """
     return _solve(problems, _cvxopt_start(problems), lambda state: _cvxopt_residuals(problems, state), 1.0)
 
 
@@ -105,12 +110,6 @@ class _Point:
     nu: Tensor
     relaxed: Tensor  # by how much every constraint is, while the start is still felt
 
-    def rooms(self, p: Problems) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What is left of x ≥ 0, x ≤ B, Σx ≥ low and Σx ≤ high."""
-        wide = self.relaxed[:, None]
-        above, below = self.total - p.low + self.relaxed, p.high - self.total + self.relaxed
-        return self.x + wide, p.w_max - self.x + wide, above, below
-
 
 @dataclass(frozen=True, eq=False)
 class _Residuals:
@@ -119,7 +118,13 @@ class _Residuals:
     slab: Tensor
     total: Tensor
     mu: Tensor
-    error: Tensor  # the worst of gap and residuals, relative to what is large for them
+    error: Tensor  # the worst of gap and residuals, relative to the objective or to their tolerances
+
+
+def _rooms(p: Problems, x: Tensor, total: Tensor, relaxed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What is left of x ≥ 0, x ≤ B, Σx ≥ low and Σx ≤ high."""
+    wide = relaxed[:, None]
+    return x + wide, p.w_max - x + wide, total - p.low + relaxed, p.high - total + relaxed
 
 
 def _start(p: Problems) -> _Point:
@@ -149,7 +154,7 @@ def _cvxopt_start(p: Problems) -> _Point:
     matrix = p.kernel + 2 * torch.eye(n, dtype=p.kernel.dtype, device=p.kernel.device) + 2
     x = torch.linalg.solve(matrix, p.linear + p.w_max + (p.low + p.high)[:, None])
     total, none = x.sum(dim=1), torch.zeros_like(p.low)
-    rooms = _Point(x, total, x, x, none, none, none, none).rooms(p)
+    rooms = _rooms(p, x, total, none)
     together = torch.cat([room.reshape(len(x), -1) for room in rooms], dim=1)
     least, most = together.amin(dim=1), 1 + together.amax(dim=1)
     at_zero, at_upper, at_low, at_high = (most.reshape(-1, *[1] * (room.ndim - 1)) - room for room in rooms)
@@ -159,13 +164,14 @@ def _cvxopt_start(p: Problems) -> _Point:
 
 
 def _cvxopt_residuals(p: Problems, s: _Point) -> _Residuals:
-    """Whether cvxopt would stop is whether the error is at most one."""
+    """With an error of one or less where cvxopt would stop."""
     found, n = _residuals(p, s), p.linear.shape[1]
-    gap = found.mu * (2 * n + 2) / (s.x * (found.product / 2 - p.linear)).sum(dim=1).abs().clamp(min=1)
+    objective = (s.x * (found.product / 2 - p.linear)).sum(dim=1).abs()
+    gap = found.mu * (2 * n + 2) / (CVXOPT_RELATIVE_GAP * objective).clamp(min=CVXOPT_GAP)
     slope = found.stationarity.norm(dim=1) / p.linear.norm(dim=1).clamp(min=1)
     sides = (n * p.w_max**2 + p.low.square() + p.high.square()).sqrt().clamp(min=1)
     outside = s.relaxed * (2 * n + 2) ** 0.5 / sides
-    error = torch.maximum(gap / CVXOPT_GAP, torch.maximum(slope, outside) / CVXOPT_RESIDUAL)
+    error = torch.maximum(gap, torch.maximum(slope, outside) / CVXOPT_RESIDUAL)
     return replace(found, error=error)
 
 
@@ -197,7 +203,7 @@ def _step(p: Problems, s: _Point, r: _Residuals, tol: float) -> _Point:
 
 def _complementarity(p: Problems, s: _Point) -> Tensor:
     """Mean product of a constraint's room and its multiplier, of each problem."""
-    over, room, above, below = s.rooms(p)
+    over, room, above, below = _rooms(p, s.x, s.total, s.relaxed)
     total = (over * s.at_zero + room * s.at_upper).sum(dim=1) + above * s.at_low + below * s.at_high
     return total / (2 * p.linear.shape[1] + 2)
 
@@ -207,7 +213,7 @@ class _Newton:
 
     def __init__(self, p: Problems, s: _Point, r: _Residuals) -> None:
         self.p, self.s, self.r = p, s, r
-        self.over, self.room, self.above, self.below = s.rooms(p)
+        self.over, self.room, self.above, self.below = _rooms(p, s.x, s.total, s.relaxed)
         diagonal = s.at_zero / self.over + s.at_upper / self.room
         self.factor = torch.linalg.cholesky_ex(p.kernel + torch.diag_embed(diagonal)).L
         self.of_ones = torch.cholesky_solve(p.real[:, :, None], self.factor)[:, :, 0]
