@@ -196,6 +196,11 @@ assert compiled(kernel._find_gamma, losses, rule | {"member": None}, 32)
 assert compiled(kernel._find_gamma, losses | {"member": "*i8"}, rule | {"narrowest": 0.0}, 32)
 names = ("train", "validation", "gamma", "node_root", "linear", "factors")
 assert compiled(kernel._factor_line, dict.fromkeys(names, "*fp64") | {"n": "i32", "m": "i32"}, {"N": 256, "M": 128}, 4)
+names = ("train", "gamma", "linear", "factors", "weights", "scratch")
+types = dict.fromkeys(names, "*fp64") | {"n": "i32"}
+problem = {"w_max": 50.0, "ridge": 1e-5, "is_narrow": False, "N": 256}
+for as_cvxopt in (False, True):
+    assert compiled(kernel._match_line, types, problem | {"as_cvxopt": as_cvxopt}, 4)
 """
 
 
