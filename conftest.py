@@ -5,6 +5,6 @@ from importlib.util import find_spec
 OPTIONAL = {
     "torch": ["src/steelyard/deep/*", "src/steelyard/causal/*"],
     "numba": ["src/steelyard/deep/line.py"],
-    "triton": ["src/steelyard/deep/kernel.py"],
+    "triton": ["src/steelyard/deep/kernel*.py"],
 }
 collect_ignore_glob = [name for package, names in OPTIONAL.items() if find_spec(package) is None for name in names]
