@@ -135,11 +135,19 @@ def test_an_error_that_is_not_a_number_is_refused(monkeypatch):
 # --- statistics ------------------------------------------------------------------------------------------------------
 
 
-def test_one_shared_trial_makes_nothing_comparable():
+def test_one_or_two_shared_trials_make_nothing_comparable():
     marks = best_and_comparable({"a": np.array([10.0]), "b": np.array([60.0])})
     assert [marks[name][0] for name in "ab"] == [True, False]
-    apart = {"a": np.array([1.0, 2.0, np.nan, np.nan]), "b": np.array([np.nan, 2.0, 3.0, 3.0])}
-    assert [best_and_comparable(apart)[name][0] for name in "ab"] == [True, False]
+    noisy = {"a": np.array([1.0, 2.0, 1.0]), "b": np.array([2.0, 9.0, 1.0])}
+    assert [best_and_comparable(noisy)[name][0] for name in "ab"] == [True, True]
+    two = {name: values[:2] for name, values in noisy.items()}
+    assert [best_and_comparable(two)[name][0] for name in "ab"] == [True, False]
+
+
+def test_the_best_is_one_of_those_with_the_most_trials():
+    errors = {"lucky": np.array([1.0, np.nan, np.nan]), "whole": np.array([3.0, 2.0, 4.0]), "far": np.full(3, 9.0)}
+    marks = best_and_comparable(errors)
+    assert [marks[name][0] for name in errors] == [False, True, False]
 
 
 def test_best_and_comparable_by_the_paired_t_test():

@@ -50,7 +50,10 @@ def accuracies(
             line.append(Entry("" if theirs is None else f"{100 - theirs.mean:.2f} ({theirs.sd:.2f})"))
         lines.append(line)
     head = ["method", *(text for name in names for text in (name, "survey"))]
-    note = "Bold: best, or not significantly worse (paired t-test, 5 %, of two trials or more) among those run. "
+    note = (
+        "Bold: best of those with the most trials, and what is not significantly worse (paired t-test, 5 %, of three "
+        "trials or more). "
+    )
     return Section(f"{title}: accuracy in %, mean (sd) at the last epoch", head, lines, note + remark)
 
 
