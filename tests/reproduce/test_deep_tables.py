@@ -16,8 +16,9 @@ from steelyard.errors import ParameterError  # noqa: E402
 from steelyard.reproduce import class_prior, images, images_choice, label_noise  # noqa: E402
 from steelyard.reproduce.command import reproduce_table  # noqa: E402
 from steelyard.reproduce.deep_runner import kept  # noqa: E402
+from steelyard.reproduce.deep_table import course  # noqa: E402
 from steelyard.reproduce.plan import printed  # noqa: E402
-from steelyard.reproduce.summary import Summary  # noqa: E402
+from steelyard.reproduce.summary import Row, Summary  # noqa: E402
 
 TINY = {
     "label-noise": ["epochs=2", "rate=0.01", "rows=256", "clean_rows=60", "test_rows=50", "pretrain=1"],
@@ -84,6 +85,32 @@ def test_label_noise_whole_and_rebuilt(tmp_path):
         assert f"| {name} | {mean:.2f} |" in page
     for picture in ("ablation", "curves", "weights", "embeddings", "denoising"):
         assert (tmp_path / f"label_noise_{picture}.png").stat().st_size > 5000
+
+
+def test_training_on_the_way_and_what_was_learnt(tmp_path):
+    """Of two trials made up: 5 epochs of pretraining, then 70 whose accuracy rises to its best in the 40th."""
+    data = "Fashion-MNIST, pair 0.3"
+    epochs = np.arange(1, 71)
+    curves = np.zeros((2, 75, 4))
+    curves[:, 5:, 0] = 0.9 - 0.001 * np.abs(epochs - 40)
+    curves[1, 5:, 0] += 0.01
+    curves[:, -1, 1:3] = [0.95, 0.1], [0.95, 0.3]
+    folder = tmp_path / "table6_label_noise_cells"
+    folder.mkdir()
+    wrong = np.array([0, 1, 1, 0, 0, 0, 1, 1], bool)
+    weights = np.array([5.0, 0.1, 0.3, 0.1, 1.0, 2.0, np.nan, 0.0])
+    arrays = {"curves": curves, "weights": weights, "wrong": np.packbits(wrong), "clean": [0]}
+    np.savez(folder / "Fashion-MNIST_pair_0.3_SIW-L.npz", **arrays)
+    row = Row(data, "SIW-L", 13.0, 0.0, 13.0, True, 1.0, 1.0, 2, None)
+    summary = Summary([row], {}, {"epochs": 70, "cifar_epochs": 0}, tmp_path)
+    title = f"{data}: SIW-L"
+    section = course(label_noise.EXPERIMENT, summary, "Table 6", {data: 70})
+    # 20 to 60 lie evenly about the 40th epoch, 20·21/41 away on average
+    expected = [title, "87.50", "89.10", "88.50", f"{90.5 - 42 / 4.1 / 10:.2f}", "90.50", "40", "87.50"]
+    assert [entry.text for entry in section.rows[0]] == expected
+    assert len(section.header) == len(section.rows[0])
+    learnt = label_noise._learnt(summary)
+    assert [entry.text for entry in learnt.rows[0]] == [title, "95.0", "20.0", "66.7", "33.3", "1.00"]
 
 
 def test_cifar_has_its_own_network_epochs_and_decay(monkeypatch):

@@ -11,7 +11,7 @@ from steelyard.arrays import FloatArray
 from steelyard.data import Images, class_prior_shift, load_images
 from steelyard.reproduce.deep_drawing import draw_curves
 from steelyard.reproduce.deep_runner import Arrays, Job, classes, curves, kept, pixels, row_weights
-from steelyard.reproduce.deep_table import BASELINES, accuracies, lenet_training
+from steelyard.reproduce.deep_table import BASELINES, accuracies, course, lenet_training
 from steelyard.reproduce.plan import Experiment, Setting, Settings, printed, stream
 from steelyard.reproduce.report import Entry, Section
 from steelyard.reproduce.summary import Summary, best_and_comparable
@@ -115,10 +115,14 @@ def _mean(values: FloatArray) -> float:
 
 
 def sections(summary: Summary) -> list[Section]:
-    """Accuracies, and distances of the weights."""
+    """Accuracies, distances of the weights, and accuracies on the way."""
     remark = "Truth stands aside. " + used(summary.settings)
     names = {data: data for data in RATIOS}
-    return [accuracies(EXPERIMENT, summary, "Table 4", names, METHODS, remark), _distances(summary)]
+    return [
+        accuracies(EXPERIMENT, summary, "Table 4", names, METHODS, remark),
+        _distances(summary),
+        course(EXPERIMENT, summary, "Table 4", dict.fromkeys(RATIOS, int(summary.settings["epochs"]))),
+    ]
 
 
 def _distances(summary: Summary) -> Section:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from steelyard.arrays import FloatArray
 from steelyard.reproduce.deep_runner import kept
 from steelyard.reproduce.drawing import BLUE, GREEN, GREY, ORANGE, RED, new_figure, save_figure
 from steelyard.reproduce.plan import Experiment
@@ -97,6 +98,15 @@ def _label_ends(axes: Any, ends: Mapping[str, float]) -> None:
         )
 
 
+def weights_of_intact_and_mislabelled(arrays: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
+    """In the last epoch of the first trial; rows that are known to be clean are left out."""
+    weights = arrays["weights"].astype(float)
+    wrong = np.unpackbits(arrays["wrong"])[: len(weights)].astype(bool)
+    there = np.isfinite(weights)
+    there[arrays["clean"]] = False
+    return weights[there & ~wrong], weights[there & wrong]
+
+
 def draw_weights(experiment: Experiment, name: str, methods: Sequence[str], folder: Path, file: str) -> Path | None:
     """Weights of intact and mislabelled rows in the last epoch: boxes above, histograms below; clean rows left out."""
     each = _ran(experiment, name, methods, folder)
@@ -105,18 +115,14 @@ def draw_weights(experiment: Experiment, name: str, methods: Sequence[str], fold
     figure = new_figure(4.2 * len(each), 6)
     grid = figure.subplots(2, len(each), squeeze=False)
     for column, (method, arrays) in enumerate(each.items()):
-        weights = arrays["weights"].astype(float)
-        wrong = np.unpackbits(arrays["wrong"])[: len(weights)].astype(bool)
-        there = np.isfinite(weights)
-        there[arrays["clean"]] = False
-        intact, mislabelled = weights[there & ~wrong], weights[there & wrong]
+        intact, mislabelled = weights_of_intact_and_mislabelled(arrays)
         boxes = grid[0, column].boxplot(
             [intact, mislabelled], tick_labels=["intact", "mislabelled"], showfliers=False, patch_artist=True
         )
         for box, color in zip(boxes["boxes"], (BLUE, RED), strict=True):
             box.set(facecolor=color, alpha=0.5)
         grid[0, column].set(title=method, ylabel="weight" if not column else "")
-        edges = np.linspace(0, max(float(np.quantile(weights[there], 0.995)), 1e-3), 60)
+        edges = np.linspace(0, max(float(np.quantile(np.concatenate([intact, mislabelled]), 0.995)), 1e-3), 60)
         for values, color, label in ((intact, BLUE, "intact"), (mislabelled, RED, "mislabelled")):
             grid[1, column].hist(np.clip(values, 0, edges[-1]), edges, color=color, alpha=0.5, label=label)
         grid[1, column].set(xlabel="weight", ylabel="rows" if not column else "")

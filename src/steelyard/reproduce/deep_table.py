@@ -1,10 +1,13 @@
-"""What the deep tables share: baselines, the authors' training of LeNet-5, accuracies beside the printed ones."""
+"""What the deep tables share: baselines, the authors' training of LeNet-5, accuracies at the end and on the way."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from steelyard.reproduce.deep_runner import kept
 from steelyard.reproduce.plan import Experiment, Settings, printed
 from steelyard.reproduce.report import Entry, Section
 from steelyard.reproduce.summary import Row, Summary
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
 
 # Names in the survey's tables, and what `steelyard.deep.methods.baseline` calls them.
 BASELINES = {"Clean": "clean_only", "Uniform": "uniform", "Random": "random", "Reweight": "reweight"}
+ON_THE_WAY = (10, 26, 60)  # epochs; the authors' log has the first two
+EARLY = slice(19, 60)  # epochs 20 to 60
 
 
 def tenth_each_quarter(epoch: int, settings: Settings) -> float:
@@ -61,3 +66,21 @@ def _accuracy(row: Row, most: int) -> str:
     """Mean and spread in %, and of how many trials where others have more; one trial has no spread."""
     spread = f" ({row.sd:.2f})" if row.trials > 1 else ""
     return f"{100 - row.mean:.2f}{spread}" + (f", {row.trials} of {most} trials" if row.trials < most else "")
+
+
+def course(experiment: Experiment, summary: Summary, title: str, epochs: Mapping[str, int]) -> Section:
+    """Test accuracy on the way, of what was run; `epochs` of each data set, those of pretraining left out."""
+    lines = []
+    for row in summary.rows:
+        arrays = kept(summary.folder, experiment, row.data, row.method)
+        if arrays is None:
+            continue
+        accuracy = 100 * arrays["curves"][:, -epochs[row.data] :, 0]
+        mean = accuracy.mean(axis=0)
+        early = f"{mean[EARLY].mean():.2f}" if len(mean) >= EARLY.stop else ""
+        passed = [f"{mean[k - 1]:.2f}" if k <= len(mean) else "" for k in ON_THE_WAY]
+        best = [f"{accuracy.max(axis=1).mean():.2f}", f"{np.median(accuracy.argmax(axis=1)) + 1:.0f}"]
+        lines.append([Entry(text) for text in (f"{row.data}: {row.method}", *passed, early, *best, f"{mean[-1]:.2f}")])
+    head = ["", *(f"after {k}" for k in ON_THE_WAY), f"mean of {EARLY.start + 1} to {EARLY.stop}", "best", "in", "end"]
+    note = "Accuracy in % on the test images, mean over the trials; best: of each trial, and the median of its epoch."
+    return Section(f"{title}: on the way", head, lines, note)

@@ -14,9 +14,10 @@ from steelyard.reproduce.deep_drawing import (
     draw_denoising,
     draw_embeddings,
     draw_weights,
+    weights_of_intact_and_mislabelled,
 )
-from steelyard.reproduce.deep_runner import Arrays, Job, classes, curves, pixels, row_weights
-from steelyard.reproduce.deep_table import BASELINES, accuracies, lenet_training, tenth_each_quarter
+from steelyard.reproduce.deep_runner import Arrays, Job, classes, curves, kept, pixels, row_weights
+from steelyard.reproduce.deep_table import BASELINES, accuracies, course, lenet_training, tenth_each_quarter
 from steelyard.reproduce.plan import Experiment, Setting, Settings, printed, stream
 from steelyard.reproduce.report import Entry, Section
 from steelyard.reproduce.summary import Summary
@@ -35,19 +36,23 @@ METHODS = [*FIRST, "SIW-F", "SIW-L", "DIW1-F", "DIW2-F", "DIW3-F", "DIW1-L", "DI
 ABLATION = ["IW", *(f"{kind}-{seen}" for seen in "FL" for kind in ("SIW", "DIW1", "DIW2", "DIW3"))]
 WATCHED = ("test", "intact", "mislabelled, given label", "mislabelled, true label")
 WATCHED_ROWS, EMBEDDED_ROWS = 2000, 1000
+LIGHT = 0.2  # below it a row hardly counts
 
 
 def job(data: str, method: str, trials: list[int], settings: Settings, seed: int, device: str) -> Job:
     """The trials of a method on one data set with one noise."""
     images, noise = data.split(", ")
-    if images == "CIFAR-10":
-        settings = {**settings, "epochs": settings["cifar_epochs"]}
+    settings = {**settings, "epochs": _epochs(data, settings)}
     source, held_out = (load_images(IMAGES[images], part) for part in ("train", "test"))
     made = [
         _trial(source, held_out, stream(seed, "label-noise", data, trial), noise, method, trial, settings, device)
         for trial in trials
     ]
     return Job([trial for trial, _ in made], _training(images, settings), lambda trained: _keep(trained, made[0][1]))
+
+
+def _epochs(data: str, settings: Settings) -> int:
+    return int(settings["cifar_epochs" if data.startswith("CIFAR-10") else "epochs"])
 
 
 def _trial(
@@ -159,7 +164,7 @@ def _urgency(data: str, method: str) -> int:
 
 
 def sections(summary: Summary) -> list[Section]:
-    """Accuracy at the last epoch, one table for each kind of images, and the kinds of methods on average."""
+    """Accuracy at the last epoch, of each kind of images; kinds of methods on average; training on the way."""
     tables = [
         accuracies(
             EXPERIMENT,
@@ -171,7 +176,8 @@ def sections(summary: Summary) -> list[Section]:
         )
         for images in IMAGES
     ]
-    return [*tables, _kinds(summary)]
+    epochs = {data: _epochs(data, summary.settings) for data in _data(summary.settings)}
+    return [*tables, _kinds(summary), course(EXPERIMENT, summary, "Table 6", epochs), _learnt(summary)]
 
 
 def _kinds(summary: Summary) -> Section:
@@ -190,6 +196,29 @@ def _kinds(summary: Summary) -> Section:
         lines.append(line)
     head = ["methods", *(text for images in IMAGES for text in (images, "survey"))]
     return Section("Table 6: kinds of methods", head, lines, "Mean of the accuracies in the tables above, in %.")
+
+
+def _learnt(summary: Summary) -> Section:
+    """What was learnt of intact and of wrong labels at the end, and whether the weights tell them apart."""
+    lines = []
+    for row in summary.rows:
+        arrays = kept(summary.folder, EXPERIMENT, row.data, row.method)
+        if arrays is None:
+            continue
+        end = 100 * arrays["curves"][:, -1].mean(axis=0)
+        line = [f"{row.data}: {row.method}", f"{end[1]:.1f}", f"{end[2]:.1f}"]
+        intact, mislabelled = weights_of_intact_and_mislabelled(arrays)
+        if len(intact) and len(mislabelled):  # Clean weighs none of them
+            line += [f"{100 * np.mean(weights < LIGHT):.1f}" for weights in (mislabelled, intact)]
+            line.append(f"{np.median(intact):.2f}")
+        lines.append([Entry(text) for text in line + [""] * (6 - len(line))])
+    head = ["", "intact labels learnt, %", "wrong labels learnt, %"]
+    head += [f"mislabelled rows below {LIGHT}, %", f"intact rows below {LIGHT}, %", "median weight of intact rows"]
+    note = (
+        f"At the end, of {WATCHED_ROWS} intact and as many mislabelled rows to learn from, mean over the trials; "
+        "weights of the last epoch, first trial, without the rows that are known to be clean."
+    )
+    return Section("Table 6: labels learnt, and weights", head, lines, note)
 
 
 def used(settings: Settings) -> str:
