@@ -2,6 +2,8 @@
 
 Compiled with numba, because a batch of 256 rows is too small for anything else: a call of PyTorch or LAPACK costs as
 much as an iteration here. Where the kernel is too narrow for a factor, `weigh` says so and `matching` is used.
+
+All of it is in one file because numba's cache notices no change of a function that is defined in another one.
 """
 
 from __future__ import annotations
