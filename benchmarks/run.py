@@ -80,9 +80,19 @@ def child(options: argparse.Namespace) -> None:
     print(json.dumps(as_dicts(FUNCTIONS[name](options.quick))))
 
 
-def commit() -> str:
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE)
-    return git.stdout.strip()
+def commit(folder: Path = HERE.parent) -> str:
+    """The commit of a checkout; with a plus where its library has changes that are not in it."""
+    command = ["git", "-C", str(folder)]
+    name = subprocess.run([*command, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    changes = subprocess.run([*command, "status", "--porcelain", "--", "src"], capture_output=True, text=True).stdout
+    return f"{name}+" if changes.strip() else name
+
+
+def machine() -> str:
+    """The processor and the number of its cores: no names, no paths."""
+    with open("/proc/cpuinfo") as file:
+        processor = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown")
+    return f"{processor}, {os.cpu_count()} cores"
 
 
 def provenance() -> list[str]:

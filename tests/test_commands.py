@@ -47,7 +47,7 @@ def test_diagnose_says_and_writes_the_verdict(files, tmp_path):
     assert findings["labels"] is None
     assert "y" not in [c["name"] for c in findings["columns"]]
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {"findings.json", "report.html"}  # nothing half-written is left
+    assert names == {"findings.json", "report.html", "run.json"}  # nothing half-written is left
 
 
 def test_diagnose_as_json_is_nothing_but_json_and_repeats(files):
@@ -71,7 +71,8 @@ def test_weigh_gives_every_row_a_weight(files, tmp_path):
     assert len(weights) == 300
     assert weights.mean() == pytest.approx(1)
     assert weights.std() > 0.1
-    summary = json.loads(steelyard("weigh", *files, "--label", "y", "--out", out, "--json", "--eta", 0.5).stdout)
+    words = "--label", "y", "--out", out, "--overwrite", "--json", "--eta", 0.5
+    summary = json.loads(steelyard("weigh", *files, *words).stdout)
     assert summary["rows"] == 300
     assert summary["effective_rows"] <= 300
 

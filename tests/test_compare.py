@@ -8,7 +8,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from steelyard import RULSIF
+from steelyard import AutoRatio
 from steelyard.compare import Method, choose, fit_best, judging_weights, paired_gain
 from steelyard.errors import InputError
 from steelyard.heldout import learners, probabilities
@@ -93,8 +93,8 @@ def test_the_plain_model_is_plain_scikit_learn(shifted, fitted):
 
 
 def test_held_out_losses_are_those_of_plain_cross_validation():
-    """The linear learner's source loss by hand, with the folds dealt by the same generator."""
-    from steelyard.folds import deal_at_random
+    """The linear learner's source loss by hand, with the folds assigned by the same generator."""
+    from steelyard.folds import folds_of_table
 
     rng = np.random.default_rng(5)
     X, y = curve(rng, 60, 0.0)
@@ -103,13 +103,13 @@ def test_held_out_losses_are_those_of_plain_cross_validation():
     again = np.random.default_rng(11)
     again.permutation(60), again.permutation(50)
     losses = np.zeros(60)
-    for fold in [deal_at_random(60, 5, again) for _ in range(3)]:
+    for fold in [folds_of_table([*X.T, y], 5, again) for _ in range(3)]:
         for f in range(5):
             model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 3, 13))).fit(X[fold != f], y[fold != f])
             losses[fold == f] += (model.predict(X[fold == f]) - y[fold == f]) ** 2 / 3
     linear = next(m for m in found.methods if m.name == "linear, no weights")
     assert linear.source_loss == pytest.approx(losses.mean())
-    judge, _ = judging_weights(X, goal)
+    judge, _ = judging_weights(X, goal, AutoRatio(random_state=0).fit(X, target=goal).weights_)
     assert linear.loss == pytest.approx(losses @ judge / judge.sum())
 
 
@@ -123,12 +123,13 @@ def test_the_same_seed_gives_the_same_choice(shifted, fitted):
 def test_the_judge_is_bounded_and_rises_towards_the_target():
     rng = np.random.default_rng(2)
     X, goal = rng.normal(size=(400, 2)), rng.normal([1.0, 0.0], 1, size=(400, 2))
-    judge, _ = judging_weights(X, goal)
+    importance = AutoRatio(random_state=0).fit(X, target=goal).weights_
+    judge, _ = judging_weights(X, goal, importance)
     assert judge.mean() == pytest.approx(1)
     truth = np.exp(X[:, 0] - 0.5)
     assert np.corrcoef(np.argsort(np.argsort(judge)), np.argsort(np.argsort(truth)))[0, 1] > 0.9
-    smooth = RULSIF(0.5, random_state=0).fit(X, target=goal).weights_
-    assert judge.max() < (1 / 0.1 / 0.5 + smooth.max()) / 2
+    bounded = importance / (0.9 + 0.1 * importance)
+    np.testing.assert_allclose(judge, bounded / bounded.mean())
 
 
 def test_disjoint_domains_leave_the_plain_methods():

@@ -62,9 +62,10 @@ def folder(tmp_path_factory):
     return place
 
 
-def test_fit_leaves_six_files_and_says_where(folder):
-    names = {path.name for path in (folder / "run").iterdir()}
+def test_fit_leaves_six_files_and_a_mark_and_says_where(folder):
+    names = {path.name for path in (folder / "run").iterdir()} - {"run.json"}
     assert names == {"model.skops", "model.json", "weights.csv", "predictions.csv", "findings.json", "report.html"}
+    assert set(json.loads((folder / "run" / "run.json").read_text())["files"]) == names
     said = (folder / "said.txt").read_text()
     assert said.strip().endswith("report.html")
     assert "has the label column 'bought' too. It was not used" in said
@@ -95,7 +96,8 @@ def test_predict_gives_what_fit_gave(folder, tmp_path):
     said = steelyard("predict", folder / "run", folder / "target.csv", "--out", out)
     assert said.exit_code == 0, said.output
     assert out.read_text() == (folder / "run" / "predictions.csv").read_text()
-    summary = json.loads(steelyard("predict", folder / "run", folder / "target.csv", "--out", out, "--json").stdout)
+    words = "--out", out, "--overwrite", "--json"
+    summary = json.loads(steelyard("predict", folder / "run", folder / "target.csv", *words).stdout)
     assert summary["rows"] == 160
 
 
@@ -228,9 +230,8 @@ def test_an_existing_folder_keeps_what_is_not_ours(tmp_path):
         (tmp_path / name).write_text(text)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
-    said = steelyard(
-        "fit", tmp_path / "s.csv", tmp_path / "t.csv", "--label", "y", "--out", tmp_path / "run", "--quiet"
-    )
+    words = "--label", "y", "--out", tmp_path / "run", "--quiet", "--overwrite"
+    said = steelyard("fit", tmp_path / "s.csv", tmp_path / "t.csv", *words)
     assert said.exit_code == 0, said.output
     assert len(said.output.strip().splitlines()) == 1
     assert (tmp_path / "run" / "notes.txt").read_text() == "mine"

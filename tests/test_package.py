@@ -1,9 +1,11 @@
 """The package as a whole: what importing does, what is public, that the README and the examples tell the truth."""
 
+import ast
 import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,30 @@ def test_importing_loads_nothing_heavy():
         f"print([m for m in {heavy} if m in sys.modules])"
     )
     assert loaded == by_sklearn
+
+
+# Imported and not declared, because every version of what is declared brings it along. Triton comes with PyTorch where
+# it can run; `steelyard.deep` does without it elsewhere.
+BROUGHT_BY = {"joblib": "scikit-learn", "markupsafe": "jinja2", "triton": "torch"}
+
+
+def imported(path):
+    """Names of the packages that a file imports, at its top or anywhere below."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module.split(".")[0]
+
+
+def test_what_is_imported_is_declared():
+    """A package that only comes with some version of another is missing on a fresh machine with the next version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = [line for name, lines in project["optional-dependencies"].items() if name != "dev" for line in lines]
+    declared = {re.match(r"[\w.-]+", line).group() for line in project["dependencies"] + extras}
+    names = {name for path in (ROOT / "src").rglob("*.py") for name in imported(path)}
+    theirs = {name.replace("sklearn", "scikit-learn") for name in names - {*sys.stdlib_module_names, "steelyard"}}
+    assert {name for name in theirs if BROUGHT_BY.get(name, name) not in declared} == set()
 
 
 def test_importing_changes_no_global_setting():

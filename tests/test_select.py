@@ -48,7 +48,7 @@ def test_each_fold_is_the_weighted_mean_of_its_rows(toy):
     X, y, X_target, _ = toy
     weights = JUDGE.fit(X, target=X_target).weights_
     model = WeightedRegressor(Ridge(), JUDGE, flattening=0.5)
-    values = iwcv_score(model, X, y, target=Target(X_target), ratio=JUDGE, cv=4)
+    values = iwcv_score(model, X, y, target=Target(X_target), ratio=JUDGE, cv=KFold(4))
     for value, (train, test) in zip(values, KFold(4).split(X), strict=True):
         prediction = model.fit(X[train], y[train], target=Target(X_target)).predict(X[test])
         assert value == pytest.approx(-mean_squared_error(y[test], prediction, sample_weight=weights[test]))
@@ -56,7 +56,7 @@ def test_each_fold_is_the_weighted_mean_of_its_rows(toy):
 
 def test_plain_estimators_are_judged_too(toy):
     X, y, X_target, _ = toy
-    values = iwcv_score(Ridge(), X, y, target=X_target, ratio=RULSIF(1.0), cv=5)
+    values = iwcv_score(Ridge(), X, y, target=X_target, ratio=RULSIF(1.0), cv=KFold(5))
     np.testing.assert_allclose(values, cross_val_score(Ridge(), X, y, scoring="neg_mean_squared_error"))
 
 
@@ -137,12 +137,13 @@ def search_toy(search, toy, **kwargs):
 def test_results_are_those_of_iwcv_score(toy):
     X, y, X_target, _ = toy
     grid = {"flattening": [0, 0.5, 1], "estimator__alpha": [0.1, 10]}
-    search = search_toy(ImportanceWeightedSearchCV(WeightedRegressor(Ridge(), JUDGE), grid, ratio=JUDGE), toy)
+    plain = ImportanceWeightedSearchCV(WeightedRegressor(Ridge(), JUDGE), grid, ratio=JUDGE, cv=KFold(5))
+    search = search_toy(plain, toy)
     results = search.cv_results_
     assert len(results["params"]) == 6
     for i, params in enumerate(results["params"]):
         model = WeightedRegressor(Ridge(), JUDGE).set_params(**params)
-        values = iwcv_score(model, X, y, target=X_target, ratio=JUDGE)
+        values = iwcv_score(model, X, y, target=X_target, ratio=JUDGE, cv=KFold(5))
         np.testing.assert_allclose([results[f"split{s}_test_score"][i] for s in range(5)], values)
         fold_weight = [search.judging_weights_[test].sum() for _, test in KFold(5).split(X)]
         assert results["mean_test_score"][i] == pytest.approx(np.average(values, weights=fold_weight))
@@ -208,7 +209,7 @@ def test_classifier_search_with_text_labels():
 def test_without_a_target_it_is_plain_cross_validation(toy):
     X, y, _, _ = toy
     with pytest.warns(NoTargetWarning):
-        values = iwcv_score(Ridge(), X, y, target=None)
+        values = iwcv_score(Ridge(), X, y, target=None, cv=KFold(5))
     np.testing.assert_allclose(values, cross_val_score(Ridge(), X, y, scoring="neg_mean_squared_error"))
 
 
@@ -236,7 +237,7 @@ def test_a_fold_without_weight_does_not_stop_a_search():
     X = np.r_[np.linspace(-1, 1, 40), np.full(10, 50.0) + np.arange(10)][:, None]
     model = WeightedRegressor(Ridge(), JUDGE)
     judge = ULSIF(width=0.02, reg=1.0, random_state=0)  # the last ten rows are out of its reach
-    search = ImportanceWeightedSearchCV(model, {"flattening": [0]}, ratio=judge, cv=5)
+    search = ImportanceWeightedSearchCV(model, {"flattening": [0]}, ratio=judge, cv=KFold(5))
     search.fit(X, X[:, 0], target=np.linspace(-1, 1, 30)[:, None])
     assert np.isnan(search.cv_results_["split4_test_score"][0])
     assert np.isfinite(search.best_score_)

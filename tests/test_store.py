@@ -1,6 +1,7 @@
 """Saved models: back as they were, and never more than they should be."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -86,8 +87,8 @@ def test_a_model_that_wants_other_types_is_not_loaded(model, tmp_path):
     [
         ("model.json", b"{", "cannot be read"),
         ("model.json", b"[]", "cannot be read"),
-        ("model.json", b'{"format": 99}', "has format 99; this version reads 1"),
-        ("model.json", b'{"format": 1, "label": "y"}', "lacks .*'method'"),
+        ("model.json", b'{"format": 99}', "has format 99; this version reads 2"),
+        ("model.json", b'{"format": 2, "label": "y"}', "lacks .*'method'"),
         ("model.skops", b"PK garbage", "cannot be read"),
         ("model.skops", None, "There is no"),
     ],
@@ -100,6 +101,21 @@ def test_damage_is_said(model, tmp_path, file, content, message):
         (folder / file).write_bytes(content)
     with pytest.raises(ModelError, match=message):
         load_model(folder)
+
+
+@pytest.mark.parametrize("torn", ["model.skops", "model.json"])
+def test_files_of_two_runs_are_not_one_model(model, tmp_path, torn):
+    """A refit with the classes the other way round: taken together, its files would turn every prediction round."""
+    folder = saved(tmp_path / "run", model)
+    (folder / torn).write_bytes(model_files(replace(model, classes=("yes", "no")))[torn])
+    with pytest.raises(ModelError, match=r"model\.json is not the one that model\.skops was saved with.*fit again"):
+        load_model(folder)
+
+
+def test_a_file_in_place_of_the_folder(tmp_path):
+    (tmp_path / "run").write_text("a file")
+    with pytest.raises(ModelError, match=r"There is no .*run/model\.skops\. Give the folder"):
+        load_model(tmp_path / "run")
 
 
 def test_the_description_is_readable(model, tmp_path):

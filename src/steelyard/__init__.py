@@ -1,10 +1,11 @@
 """Learning under distribution shift: weigh the data you have so that it looks like the data you must predict."""
 
+from steelyard.balance import Balance, cross_fitted_balance
 from steelyard.diagnose import Findings, diagnose
 from steelyard.onestep import OneStepClassifier, OneStepRegressor
 from steelyard.performance import Performance, target_performance
 from steelyard.qp import Certificate
-from steelyard.ratio import KLIEP, KMM, LSIF, RULSIF, ULSIF, ClassifierRatio
+from steelyard.ratio import KLIEP, KMM, LSIF, RULSIF, ULSIF, AutoRatio, ClassifierRatio, RatioCandidate
 from steelyard.select import ImportanceWeightedSearchCV, iwcv_score
 from steelyard.target import Target
 from steelyard.weighted import WeightedClassifier, WeightedRegressor
@@ -18,6 +19,8 @@ __all__ = [
     "LSIF",
     "RULSIF",
     "ULSIF",
+    "AutoRatio",
+    "Balance",
     "Certificate",
     "ClassifierRatio",
     "Findings",
@@ -25,9 +28,11 @@ __all__ = [
     "OneStepClassifier",
     "OneStepRegressor",
     "Performance",
+    "RatioCandidate",
     "Target",
     "WeightedClassifier",
     "WeightedRegressor",
+    "cross_fitted_balance",
     "diagnose",
     "effective_sample_size",
     "iwcv_score",

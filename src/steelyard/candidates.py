@@ -10,6 +10,7 @@ import numpy as np
 
 from steelyard.alternate import MakeLoss, RatioProblem, Settings, Solution, alternate, fit_under_weights
 from steelyard.arrays import FloatArray, IntArray
+from steelyard.folds import FoldParts
 from steelyard.kernels import blocks, gaussian
 from steelyard.minimise import Features
 from steelyard.riskbound import FittedNumbers
@@ -47,8 +48,8 @@ class Candidates(Protocol):
     width: float
     penalty: FloatArray
 
-    def coefficients(self, rows: IntArray) -> FloatArray:
-        """α of every setting, (C, b, k), fitted on some of the source rows."""
+    def coefficients(self, rows: IntArray, mass: FloatArray) -> FloatArray:
+        """α of every setting, (C, b, k), fitted on some of the source rows, each with a mass."""
 
     def solve(self, which: int) -> Fitted:
         """One setting on all rows."""
@@ -74,9 +75,9 @@ class FixedWeights:
         self.weights = np.repeat(weightings, len(regs), axis=0)
         self.penalty = np.tile(regs, len(weightings))
 
-    def coefficients(self, rows: IntArray) -> FloatArray:
-        """α of every setting, (C, b, k), fitted on some of the source rows."""
-        features, mass = Features(self.tables.basis(self.width, rows)), self.tables.mass[rows]
+    def coefficients(self, rows: IntArray, mass: FloatArray) -> FloatArray:
+        """α of every setting, (C, b, k), fitted on some of the source rows, each with a mass."""
+        features = Features(self.tables.basis(self.width, rows))
         shares = self.weights[:, rows] * (mass / mass.sum())
         return np.concatenate(
             [
@@ -115,9 +116,9 @@ class Alternating:
             self.on_target += tables.target_mass[block] @ kernel
             self.target_square += _mean_square(kernel, tables.target_mass[block])
 
-    def coefficients(self, rows: IntArray) -> FloatArray:
+    def coefficients(self, rows: IntArray, mass: FloatArray) -> FloatArray:
         """α of every setting, (C, b, k), fitted on some of the source rows in a few rounds."""
-        features, ratio = self._problem(rows)
+        features, ratio = self._problem(rows, mass)
         rounds = min(self.max_iter, SELECTION_ROUNDS)
         return np.concatenate(
             [
@@ -128,7 +129,7 @@ class Alternating:
 
     def solve(self, which: int) -> Fitted:
         """One setting on all rows, with its history."""
-        features, ratio = self._problem(slice(None))
+        features, ratio = self._problem(slice(None), self.tables.mass)
         solution = self._solve(
             features, ratio, self.tables.y, self.settings.part(slice(which, which + 1)), self.max_iter
         )
@@ -158,8 +159,7 @@ class Alternating:
             n_target=tables.n_target,
         )
 
-    def _problem(self, rows: IntArray | slice) -> tuple[Features, RatioProblem]:
-        mass = self.tables.mass[rows]
+    def _problem(self, rows: IntArray | slice, mass: FloatArray) -> tuple[Features, RatioProblem]:
         on_source = self.tables.basis(self.ratio_width, rows)
         return Features(self.tables.basis(self.width, rows)), RatioProblem(on_source, mass / mass.sum(), self.on_target)
 
@@ -180,11 +180,13 @@ def side_by_side(n_settings: int, features: Features) -> Iterator[slice]:
     return blocks(n_settings, max(1, SIDE_BY_SIDE // max(n_rows, b**2)))
 
 
-def held_out_predictions(candidates: Candidates, fold: IntArray) -> FloatArray:
-    """Predictions (C, n, k) on each of the first n rows, by fits that have not seen the row's fold."""
-    predictions = np.empty((len(candidates.penalty), len(fold), candidates.tables.y.shape[1]))
-    for f in range(fold.max() + 1):
-        train, test = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
-        held_out = candidates.tables.basis(candidates.width, test)
-        predictions[:, test] = held_out @ candidates.coefficients(train)
+def held_out_predictions(candidates: Candidates, parts: FoldParts) -> FloatArray:
+    """Predictions (C, P, k) on each part of the source rows, by fits that have not seen the part's fold."""
+    tables = candidates.tables
+    predictions = np.empty((len(candidates.penalty), len(parts.cell), tables.y.shape[1]))
+    for f in range(parts.n_folds):
+        mass = parts.masses(int(parts.cell.max()) + 1, without=f)
+        train, test = np.flatnonzero(mass > 0), np.flatnonzero(parts.fold == f)
+        held_out = tables.basis(candidates.width, parts.cell[test])
+        predictions[:, test] = held_out @ candidates.coefficients(train, mass[train])
     return predictions

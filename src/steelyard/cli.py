@@ -50,6 +50,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but the result
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of sampling, folds and permutations.")]
 Label = Annotated[str | None, typer.Option(help="Name of the label column.")]
+Overwrite = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Write over what is there already. Inputs and files of other names always stay."),
+]
 
 
 @app.command()
@@ -58,6 +62,7 @@ def diagnose(
     target: TargetFile,
     label: Label = None,
     out: Annotated[Path | None, typer.Option(help="Folder for findings.json and report.html.")] = None,
+    overwrite: Overwrite = False,
     seed: Seed = 0,
     json_output: Json = False,
     quiet: Quiet = False,
@@ -70,7 +75,7 @@ def diagnose(
     from steelyard import commands
 
     with _errors():
-        findings = commands.diagnose_files(source, target, label, seed, _progress(quiet or json_output), out)
+        findings = commands.diagnose_files(source, target, label, seed, _progress(quiet or json_output), out, overwrite)
         if json_output:
             typer.echo(findings.to_json())
         elif not quiet:
@@ -86,8 +91,12 @@ def weigh(
     source: Source,
     target: TargetFile,
     out: Annotated[Path, typer.Option(help="Where to write the weights, one a source row.")] = Path("weights.csv"),
+    overwrite: Overwrite = False,
     label: Label = None,
-    eta: Annotated[float, typer.Option(min=0, max=1, help="0 the plain ratio (uLSIF), above the relative one.")] = 0.0,
+    eta: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="0: the estimator that fits the table (AutoRatio); above: RuLSIF of this eta."),
+    ] = 0.0,
     seed: Seed = 0,
     json_output: Json = False,
     quiet: Quiet = False,
@@ -96,13 +105,16 @@ def weigh(
     from steelyard import commands
 
     with _errors():
-        summary = commands.weigh_files(source, target, label, eta, seed, out, _progress(quiet or json_output))
+        progress = _progress(quiet or json_output)
+        summary = commands.weigh_files(source, target, label, eta, seed, out, progress, overwrite)
         if json_output:
             typer.echo(json.dumps(summary))
         elif not quiet:
             Console().print(
-                f"{summary['rows']:,} weights in {escape(str(out))}, worth {summary['effective_rows']:,.0f} equally "
-                f"weighted rows; the largest is {summary['largest']:.2f}.",
+                f"{summary['rows']:,} weights by {summary['ratio']} in {escape(str(out))}: effective sample size "
+                f"{summary['effective_rows']:,.0f}, largest weight {summary['largest']:.2f}. Mean difference of the "
+                f"columns to the target {summary['mean_difference']['before']:.3f} standard deviations, weighted "
+                f"{summary['mean_difference']['after']:.3f}.",
                 highlight=False,
                 soft_wrap=True,
             )
@@ -119,6 +131,7 @@ def fit(
     task: Annotated[
         str, typer.Option(help="auto, regression or classification; auto takes text and few whole numbers as classes.")
     ] = "auto",
+    overwrite: Overwrite = False,
     seed: Seed = 0,
     json_output: Json = False,
     quiet: Quiet = False,
@@ -130,12 +143,13 @@ def fit(
     stays unless another is better by more than one standard error. Labels in the target file are never used here:
     see steelyard evaluate.
 
-    Writes model.skops, model.json, weights.csv, predictions.csv, findings.json and report.html.
+    Writes model.skops, model.json, weights.csv, predictions.csv, findings.json and report.html, and run.json, by which
+    a later fit knows the folder as its own and may replace them.
     """
     from steelyard import commands, fitting
 
     with _errors():
-        run = commands.fit_files(source, target, label, task, seed, out, _progress(quiet or json_output))
+        run = commands.fit_files(source, target, label, task, seed, out, _progress(quiet or json_output), overwrite)
         if json_output:
             typer.echo(json.dumps({**fitting.run_dict(run.findings, run.comparison), "notes": run.notes}))
         elif quiet:
@@ -149,6 +163,7 @@ def predict(
     model: Model,
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the columns of the source.")],
     out: Annotated[Path, typer.Option(help="Where to write the predictions.")] = Path("predictions.csv"),
+    overwrite: Overwrite = False,
     json_output: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -156,7 +171,7 @@ def predict(
     from steelyard import commands
 
     with _errors():
-        summary = commands.predict_file(model, table, out, _progress(quiet or json_output))
+        summary = commands.predict_file(model, table, out, _progress(quiet or json_output), overwrite)
         if json_output:
             typer.echo(json.dumps(summary))
         elif not quiet:
@@ -191,13 +206,14 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the two tables and everything steelyard fit writes.")] = (
         Path("steelyard-demo")
     ),
+    overwrite: Overwrite = False,
     seed: Seed = 0,
 ) -> None:
     """`steelyard fit` on embedded data: a courier's deliveries in town to learn from, the suburbs to predict."""
     from steelyard import demo as show
 
     with _errors():
-        show.run(out, seed, Console(), _progress(False))
+        show.run(out, seed, Console(), _progress(False), overwrite)
 
 
 @contextmanager

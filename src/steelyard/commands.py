@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +16,26 @@ from rich.progress import Progress
 from rich.table import Table
 
 from steelyard.arrays import FloatArray
+from steelyard.balance import Balance, ColumnBalance, balance_in_words, cross_fitted_balance
 from steelyard.compare import N_STEPS, paired_gain
 from steelyard.diagnose import Findings, diagnose
-from steelyard.encode import in_words, is_number, learn_encoding, match_frames, mismatched
+from steelyard.encode import Encoding, in_words, is_number, learn_encoding, match_frames, mismatched
 from steelyard.errors import SteelyardWarning, TableError
 from steelyard.fitting import Run, fit_tables, predictions_csv, report, unseen_levels
-from steelyard.output import check_apart, check_folder, csv_text, write_folder, write_whole
+from steelyard.output import MARK, check_file, check_folder, csv_text, write_file, write_folder
 from steelyard.performance import Interval, bootstrap_t
-from steelyard.ratio import RULSIF, ULSIF
+from steelyard.ratio import RULSIF, AutoRatio
 from steelyard.report import words
-from steelyard.store import TableModel, load_model, require_known
+from steelyard.store import FILES, TableModel, load_model, require_known
 from steelyard.tables import Column, Frame, place_of_row, read_table
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size
 
 # Rows of a file that are kept for a diagnosis, which looks at fewer.
 SAMPLE = 20_000
+# What the commands write into their folders, beside the mark.
+DIAGNOSE_FILES = ("findings.json", "report.html")
+FIT_FILES = (*FILES, "weights.csv", "predictions.csv", *DIAGNOSE_FILES)
 
 
 def read(
@@ -80,11 +84,17 @@ def split_label(frame: Frame, label: str | None) -> tuple[Frame, NDArray[Any] | 
 
 
 def diagnose_files(
-    source: Path, target: Path, label: str | None, seed: int, progress: Progress, out: Path | None
+    source: Path,
+    target: Path,
+    label: str | None,
+    seed: int,
+    progress: Progress,
+    out: Path | None,
+    overwrite: bool = False,
 ) -> Findings:
     """Findings about two files, and where there is a folder for it a report."""
     if out is not None:
-        check_folder(out)
+        check_folder(out, DIAGNOSE_FILES, source, target, made_by="diagnose", overwrite=overwrite)
     with progress:
         near, far = read_pair(source, target, progress, at_most=SAMPLE, seed=seed)
         task = progress.add_task("comparing", total=None, rows="")
@@ -99,7 +109,8 @@ def diagnose_files(
             facts["rows looked at"] = f"{findings.n_source:,} and {findings.n_target:,}"
             notes = unseen_levels(one, other)
             page = report(findings, one, other, learn_encoding(one, other), None, None, facts, notes, seed)
-            write_folder(out, {"findings.json": findings.to_json() + "\n", "report.html": page})
+            files = dict(zip(DIAGNOSE_FILES, (findings.to_json() + "\n", page), strict=True))
+            write_folder(out, files, source, target, made_by="diagnose", overwrite=overwrite)
         progress.remove_task(task)
     return findings
 
@@ -129,7 +140,9 @@ def show_findings(findings: Findings, console: Console) -> None:
         ("a classifier tells rows apart", f"AUC {findings.auc:.2f} (p = {findings.classifier_p:.2g})"),
         ("kernel distance (MMD²)", f"{findings.mmd:.4f} (p = {findings.mmd_p:.2g})"),
         ("target rows without a source row nearby", f"{findings.uncovered:.0%}"),
-        ("what weights leave of the rows", f"{findings.effective_share:.0%}"),
+        ("importance weights by", findings.ratio or "none: there is no overlap"),
+        ("effective sample size of the weights", f"{findings.effective_share:.0%} of the rows"),
+        ("mean difference of the columns (sd)", _balance_in_short(findings.balance)),
         ("tail of the weights (Pareto k)", f"{findings.pareto_k:.2f}"),
         ("rows looked at", f"{findings.n_source:,} source, {findings.n_target:,} target"),
     ):
@@ -149,11 +162,25 @@ def show_findings(findings: Findings, console: Console) -> None:
     console.print(columns)
 
 
+def _balance_in_short(columns: Sequence[ColumnBalance]) -> str:
+    if not columns:
+        return "not weighted"
+    before, after = (np.mean([abs(getattr(c, when)) for c in columns]) for when in ("before", "after"))
+    return f"{before:.3f}, weighted {after:.3f}"
+
+
 def weigh_files(
-    source: Path, target: Path, label: str | None, eta: float, seed: int, out: Path, progress: Progress
+    source: Path,
+    target: Path,
+    label: str | None,
+    eta: float,
+    seed: int,
+    out: Path,
+    progress: Progress,
+    overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write one weight a source row; give back what there is to say about them."""
-    check_apart(out, source, target)
+    check_file(out, source, target, overwrite=overwrite)
     with progress:
         tables = read_pair(source, target, progress, at_most=None, seed=seed)
         require_label(tables[0], label, source)
@@ -161,40 +188,78 @@ def weigh_files(
         task = progress.add_task("weighing", total=None, rows="")
         one, other = match_frames(near, far, f"{source} and {target}")
         encoding = learn_encoding(one, other)
-        ratio = RULSIF(eta, random_state=seed) if eta > 0 else ULSIF(random_state=seed)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", SteelyardWarning)
-            weights = ratio.fit(encoding.transform(one), target=Target(encoding.transform(other))).weights_
+            found = _weigh(encoding, encoding.transform(one), encoding.transform(other), eta, seed)
         progress.remove_task(task)
-    write_whole(out, csv_text(["row", "weight"], ([i + 1, float(w)] for i, w in enumerate(weights))))
+    weights, method, balance = found
+    text = csv_text(["row", "weight"], ([i + 1, float(w)] for i, w in enumerate(weights)))
+    write_file(out, text, source, target, overwrite=overwrite)
+    unbalanced = balance_in_words(balance.by_column())
     return {
         "rows": len(weights),
+        "ratio": method,
         "effective_rows": effective_sample_size(weights),
         "largest": float(weights.max()),
+        "mean_difference": {"before": balance.mean_before, "after": balance.mean_after},
+        "balance": [asdict(column) for column in balance.by_column()],
         "out": str(out),
-        "notes": [str(warning.message) for warning in said],
+        "notes": [
+            *unseen_levels(one, other),
+            *(str(warning.message) for warning in said),
+            *([] if unbalanced is None else [unbalanced]),
+        ],
     }
 
 
-def fit_files(source: Path, target: Path, label: str, task: str, seed: int, out: Path, progress: Progress) -> Run:
+def _weigh(
+    encoding: Encoding, rows: FloatArray, goal: FloatArray, eta: float, seed: int
+) -> tuple[FloatArray, str, Balance]:
+    """Weights, the name of what estimated them, and the balance of the columns on rows that they have not seen."""
+    names = encoding.feature_names
+    if eta > 0:
+        relative = RULSIF(eta, random_state=seed).fit(rows, target=Target(goal))
+        balance = cross_fitted_balance(RULSIF(eta, random_state=seed), rows, target=goal, columns=names)
+        return relative.weights_, f"RuLSIF, eta = {eta:g}", balance
+    chosen = AutoRatio(random_state=seed).fit(rows, target=Target(goal))
+    return chosen.weights_, chosen.chosen_, replace(chosen.balance_, columns=tuple(names))
+
+
+def fit_files(
+    source: Path,
+    target: Path,
+    label: str,
+    task: str,
+    seed: int,
+    out: Path,
+    progress: Progress,
+    overwrite: bool = False,
+) -> Run:
     """Fit on two files and write the folder."""
-    check_folder(out)
+    check_folder(out, FIT_FILES, source, target, made_by="fit", overwrite=overwrite)
+    run = fit_pair(source, target, label, task, seed, progress, names=(str(source), str(target)))
+    write_folder(out, run.files, source, target, made_by="fit", overwrite=overwrite)
+    return run
+
+
+def fit_pair(
+    source: Path, target: Path, label: str, task: str, seed: int, progress: Progress, *, names: tuple[str, str]
+) -> Run:
+    """Fit on two files, which the report calls by these names; nothing is written."""
     with progress:
         near, far = read_pair(source, target, progress, at_most=None, seed=seed)
         require_label(near, label, source)
         bar = progress.add_task("fitting", total=N_STEPS + 2, rows="")
-        run = fit_tables(
+        return fit_tables(
             near,
             far,
             label,
-            names=(str(source), str(target)),
+            names=names,
             task=task,
             seed=seed,
             place=lambda row: place_of_row(source, row),
             advance=lambda step: progress.update(bar, advance=1, description=step),
         )
-        write_folder(out, run.files)
-    return run
 
 
 def show_run(run: Run, out: Path, console: Console) -> None:
@@ -219,13 +284,14 @@ def show_run(run: Run, out: Path, console: Console) -> None:
     console.print(f"Report: {escape(str(out / 'report.html'))}", highlight=False, soft_wrap=True)
 
 
-def predict_file(folder: Path, table: Path, out: Path, progress: Progress) -> dict[str, Any]:
+def predict_file(folder: Path, table: Path, out: Path, progress: Progress, overwrite: bool = False) -> dict[str, Any]:
     """Write the predictions of a saved model for a file."""
+    inputs = table, *(folder / name for name in (*FILES, MARK))
+    check_file(out, *inputs, overwrite=overwrite)
     model = load_model(folder)
-    check_apart(out, table)
     with progress:
         frame = read(table, progress, at_most=None, seed=0, kinds=model.kinds)
-        write_whole(out, predictions_csv(model, frame, str(table)))
+        write_file(out, predictions_csv(model, frame, str(table)), *inputs, overwrite=overwrite)
     return {"rows": len(frame), "method": model.about["method"], "out": str(out)}
 
 

@@ -15,16 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steelyard.arrays import FloatArray, IntArray
+from steelyard.duplicates import table_columns, units_of_rows
 from steelyard.errors import NoOverlapError, SteelyardWarning
-from steelyard.heldout import ONE_STEP, PLAIN, WEIGHTINGS, HeldOut, deal_without_copies, draw, fit_on_all, held_out
+from steelyard.heldout import ONE_STEP, PLAIN, WEIGHTINGS, HeldOut, assign_table_folds, draw, fit_on_all, held_out
 from steelyard.performance import Interval, bootstrap_t, expected_score, linear_judge
-from steelyard.ratio import RULSIF
+from steelyard.ratio import default_ratio
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size, normalise
 
 ENOUGH = 30.0  # effective rows of the linear ratio from which on the target score has an interval
 SEPARABLE = 2.0  # effective rows of the linear ratio below which source and target are all but separable
-JUDGE_ETA = 0.1, 0.5  # of the two ratios that judge: linear and smooth
+JUDGE_ETA = 0.1  # of the relative density ratio that judges
 
 
 @dataclass(frozen=True)
@@ -105,17 +106,19 @@ def fit_best(
     far = draw(len(goal), rng)
     rows, labels, goal_rows = X[near], y[near], goal[far]
     classes, codes = np.unique(labels, return_inverse=True) if classify else (np.zeros(0), None)
-    folds = deal_without_copies(rows, labels, codes, rng)
+    folds = assign_table_folds(rows, labels, codes, rng)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SteelyardWarning)  # rough weights show in the standard errors
         advance("weighing")
-        judge, enough = judging_weights(rows, goal_rows)
-        tried = held_out(rows, labels, goal_rows, folds, classes, advance)
+        importance = estimate_importance(rows, goal_rows)
+        judge, enough = judging_weights(rows, goal_rows, importance)
+        tried = held_out(rows, labels, goal_rows, importance, folds, classes, advance)
         comparison = _choose(tried, judge, shifted, classes, labels)
         scores = [
             _readable(tried[i].predictions, _truth(labels, classes)) for i in (comparison.plain, comparison.chosen)
         ]
-        performance = _expected(scores, rows, goal_rows, folds[0], judge, enough, rng)
+        units = units_of_rows(table_columns(rows, labels))
+        performance = _expected(scores, rows, goal_rows, folds[0], units, judge, enough, rng)
         comparison = replace(comparison, performance=performance, rough=not enough)
         advance("fitting the chosen model on all rows")
         chosen, erm = (comparison.methods[i] for i in (comparison.chosen, comparison.plain))
@@ -127,24 +130,28 @@ def fit_best(
     return Fitted(comparison, model, plain, np.asarray(model.weights_))
 
 
-def judging_weights(rows: FloatArray, goal: FloatArray) -> tuple[FloatArray | None, bool]:
-    """The mean of two bounded ratios, which err in different ways.
-
-    One has linear log-odds, which sees shifts along many columns at once, the other is a sum of Gaussians, which sees
-    curved ones. Plain ratios would let a handful of rows decide. None where source and target share no region, or
-    next to none: there is nothing to judge by. And whether the linear ratio, unbounded, rests on enough rows for an
-    estimate with an interval.
-    """
+def estimate_importance(rows: FloatArray, goal: FloatArray) -> FloatArray | None:
+    """Importance weights of the source rows by `AutoRatio`; None where source and target share no region."""
     try:
-        linear = linear_judge().fit(rows, target=Target(goal)).weights_
-        smooth = RULSIF(JUDGE_ETA[1], random_state=0).fit(rows, target=Target(goal)).weights_
+        return np.asarray(default_ratio().fit(rows, target=Target(goal)).weights_)
     except NoOverlapError:
+        return None
+
+
+def judging_weights(
+    rows: FloatArray, goal: FloatArray, importance: FloatArray | None
+) -> tuple[FloatArray | None, bool]:
+    """The importance weights bounded as w/(1 − η + ηw): plain ones would let a handful of rows decide.
+
+    None where source and target share no region, or next to none: there is nothing to judge by. And whether a linear
+    ratio, unbounded, rests on enough rows for an estimate with an interval.
+    """
+    if importance is None:
         return None, False
-    size = effective_sample_size(linear)
+    size = effective_sample_size(linear_judge().fit(rows, target=Target(goal)).weights_)
     if size < SEPARABLE:
         return None, False
-    bounded = normalise(linear / (1 - JUDGE_ETA[0] + JUDGE_ETA[0] * linear))
-    return np.asarray((bounded + smooth) / 2), size >= ENOUGH
+    return normalise(importance / (1 - JUDGE_ETA + JUDGE_ETA * importance)), size >= ENOUGH
 
 
 def paired_gain(losses: FloatArray, others: FloatArray, weights: FloatArray) -> tuple[float, float]:
@@ -212,6 +219,7 @@ def _expected(
     rows: FloatArray,
     goal: FloatArray,
     fold: IntArray,
+    units: IntArray,
     judge: FloatArray | None,
     enough: bool,
     rng: np.random.Generator,
@@ -222,7 +230,7 @@ def _expected(
     under the bounded judge, which is too good rather than too bad, and no interval.
     """
     plain, chosen = scores
-    found = {"source": bootstrap_t(plain, np.ones(len(plain)), rng)}
+    found = {"source": bootstrap_t(plain, np.ones(len(plain)), rng, units=units)}
     if judge is None:
         return found
     same = np.array_equal(plain, chosen)
@@ -230,7 +238,7 @@ def _expected(
         if name == "chosen" and same:
             found[name] = found["plain"]
         elif enough:
-            found[name] = expected_score(values, rows, goal, linear_judge(), fold, rng).target
+            found[name] = expected_score(values, rows, goal, linear_judge(), fold, rng, units=units).target
         else:
             mean = float(values @ judge / judge.sum())
             found[name] = Interval(mean, None, None)

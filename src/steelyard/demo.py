@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from steelyard.commands import evaluate_file, fit_files, show_evaluation, show_run
-from steelyard.output import check_folder, csv_text, write_folder
+from steelyard.commands import FIT_FILES, evaluate_file, fit_pair, show_evaluation, show_run
+from steelyard.output import check_folder, csv_text, write_folder, write_whole
 
 LABEL = "minutes"
+TABLES = ("town.csv", "suburbs.csv")
 N_ROWS = 1000
 HEADER = ("distance_km", "vehicle", "rain", "parcels", "hour", "ordered_on", "rating", LABEL)
 STORY = (
@@ -58,15 +60,20 @@ def deliveries(suburbs: bool, rng: np.random.Generator) -> list[tuple[Any, ...]]
     ]
 
 
-def run(out: Path, seed: int, console: Console, progress: Progress) -> None:
-    """Write the two tables, fit, show, and hold the result against the labels of the target."""
-    check_folder(out)
+def run(out: Path, seed: int, console: Console, progress: Progress, overwrite: bool = False) -> None:
+    """Make two tables, fit, write it all, show, and hold the result against the labels of the target."""
+    check_folder(out, (*TABLES, *FIT_FILES), made_by="demo", overwrite=overwrite)
     console.print(STORY, style="dim", highlight=False)
     rng = np.random.default_rng(seed)
-    names = ("town.csv", "suburbs.csv")
-    write_folder(out, {name: csv_text(HEADER, deliveries(name == "suburbs.csv", rng)) for name in names})
-    town, suburbs = (out / name for name in names)
-    fitted = fit_files(town, suburbs, LABEL, "auto", seed, out, progress)
+    tables = {name: csv_text(HEADER, deliveries(name == "suburbs.csv", rng)) for name in TABLES}
+    town, suburbs = (out / name for name in TABLES)
+    # The tables and the run appear as one, so the fit reads copies.
+    with tempfile.TemporaryDirectory() as place:
+        near, far = (Path(place) / name for name in TABLES)
+        for path in (near, far):
+            write_whole(path, tables[path.name])
+        fitted = fit_pair(near, far, LABEL, "auto", seed, progress, names=(str(town), str(suburbs)))
+    write_folder(out, {**tables, **fitted.files}, made_by="demo", overwrite=overwrite)
     show_run(fitted, out, console)
     console.print(
         "\nThis is a demo, so the minutes of the suburbs are known. steelyard evaluate finds:", highlight=False

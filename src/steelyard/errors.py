@@ -106,3 +106,7 @@ class FewEffectiveRowsWarning(SteelyardWarning):
 
 class RawMeanWarning(SteelyardWarning):
     """The fitted ratio is far from the mean of one that theory demands."""
+
+
+class UnseenCellsWarning(SteelyardWarning):
+    """Target rows have combinations of discrete values that no source row has."""

@@ -18,7 +18,7 @@ from steelyard.diagnose.findings import BEYOND
 from steelyard.encode import Encoding, in_words, is_number, learn_encoding, match_frames
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning, TableError
 from steelyard.output import csv_text
-from steelyard.ratio import ULSIF
+from steelyard.ratio import default_ratio
 from steelyard.report import gather, render
 from steelyard.store import TableModel, model_files
 from steelyard.tables import Column, Frame
@@ -251,14 +251,14 @@ def report(
     notes: list[str],
     seed: int,
 ) -> str:
-    """The page. Where the model's weights are equal or nearly so, those of uLSIF are shown."""
+    """The page. Where the model's weights are equal or nearly so, those of `AutoRatio` are shown."""
     rng = np.random.default_rng(seed)
     near, far = _some(len(source), rng), _some(len(target), rng)
     one, other = source.take(near), target.take(far)
     # Weights that are all but equal would show nothing.
     used = weights is not None and effective_sample_size(weights) < NEARLY_ALL * len(weights)
-    shown = weights[near] if used and weights is not None else _ulsif_weights(encoding, one, other)
-    evidence = gather(one, other, encoding, findings.columns, shown, rng)
+    shown = weights[near] if used and weights is not None else _importance_weights(encoding, one, other)
+    evidence = gather(one, other, encoding, findings, shown, rng)
     return render(findings, evidence, comparison, facts=facts, notes=notes, weights_used=used)
 
 
@@ -266,11 +266,11 @@ def _some(n_rows: int, rng: np.random.Generator) -> IntArray:
     return np.sort(rng.permutation(n_rows)[:SHOWN_ROWS])
 
 
-def _ulsif_weights(encoding: Encoding, source: Frame, target: Frame) -> FloatArray | None:
+def _importance_weights(encoding: Encoding, source: Frame, target: Frame) -> FloatArray | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SteelyardWarning)  # the report shows effective rows and the tail
         try:
-            fitted = ULSIF(random_state=0).fit(encoding.transform(source), target=Target(encoding.transform(target)))
+            fitted = default_ratio().fit(encoding.transform(source), target=Target(encoding.transform(target)))
         except NoOverlapError:
             return None
     return np.asarray(fitted.weights_)

@@ -1,106 +1,109 @@
-"""Choosing one of many settings by their losses on held-out rows, weighted to look like the target."""
+"""Which rows are held out together: the one place where rows are assigned to folds.
+
+The rule is that of `duplicates`: rows count as rows. The rows of a cell of a discrete table are assigned one by one,
+at random, so that no fold lacks a whole cell (which would ask for extrapolation to a cell never seen, and always
+answer that there is no shift) and no two folds are the same distribution (the held-out score would be the training
+score). Duplicates in a table that is as good as continuous share their fold.
+"""
 
 from __future__ import annotations
 
-import warnings
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steelyard.arrays import FloatArray, IntArray
+from steelyard.duplicates import units_of_rows
 from steelyard.empirical import Empirical
-from steelyard.errors import InputError, ParameterError, SteelyardWarning
-from steelyard.ratio import RULSIF
-from steelyard.scores import standard_error
-from steelyard.target import Target
+from steelyard.errors import InputError
 
-RULES = ("one-standard-error", "best")
+# Up to so many units are listed one by one; beyond, the numbers of units per fold are drawn.
+MOST_LISTED = 4_000_000
 
 
-def deal(n_rows: int, n_folds: int, groups: IntArray | None = None) -> IntArray:
-    """The fold of each row, rows dealt out in turn; with `groups`, those of each group in turn.
+@dataclass(frozen=True, eq=False)
+class FoldParts:
+    """The parts into which folds divide the distinct rows of an `Empirical`, and the mass of each part."""
 
-    Rows of an `Empirical` are shuffled already, so dealing them in turn is dealing at random.
+    cell: IntArray  # place of the distinct row
+    fold: IntArray
+    mass: FloatArray
+    n_folds: int
+
+    def masses(self, n_cells: int, *, without: int) -> FloatArray:
+        """Mass of each distinct row, up to a factor, with one fold left out."""
+        kept = self.fold != without
+        return np.bincount(self.cell[kept], weights=self.mass[kept], minlength=n_cells).astype(np.float64)
+
+    def fold_of_cells(self, n_cells: int) -> IntArray:
+        """The fold that holds a distinct row whole; -1 where it is divided among several."""
+        fold = np.full(n_cells, -1, dtype=np.intp)
+        fold[self.cell] = self.fold
+        fold[np.bincount(self.cell, minlength=n_cells) > 1] = -1
+        return fold
+
+    def mean_of_cells(self, values: FloatArray, sample: Empirical) -> FloatArray:
+        """Values of the parts, averaged by mass over the parts of each distinct row of the sample."""
+        return np.asarray(np.bincount(self.cell, self.mass * values, len(sample)) / sample.mass)
+
+
+def assign_folds(
+    sample: Empirical, n_folds: int, rng: np.random.Generator, groups: IntArray | None = None
+) -> FoldParts:
+    """Assign the units of a sample to folds of equal size; with `groups`, those of each group in turn.
+
+    Determined by the sorted table and the generator: the order of the table's rows does not matter.
     """
+    if sample.n_units <= MOST_LISTED:
+        cell = rng.permutation(np.repeat(np.arange(len(sample)), sample.units))
+        fold = in_turn(len(cell), n_folds, None if groups is None else groups[cell])
+        divided = np.bincount(cell * n_folds + fold, minlength=len(sample) * n_folds).reshape(-1, n_folds)
+    else:
+        divided = rng.multinomial(sample.units, np.full(n_folds, 1 / n_folds))
+    cells, folds = np.nonzero(divided)
+    return FoldParts(cells, folds, divided[cells, folds] * sample.unit_mass[cells], n_folds)
+
+
+def number_of_folds(*samples: Empirical, at_most: int = 5) -> int:
+    """As many folds as asked for, or as the smallest sample has units."""
+    n_folds = min(at_most, *(sample.n_units for sample in samples))
+    if n_folds < 2:
+        raise InputError(
+            "Validation by folds needs at least two rows in the source and in the target that are not duplicates of "
+            "one another. Give more rows, or fix what is to be chosen (width=, reg=)."
+        )
+    return n_folds
+
+
+def in_turn(n_rows: int, n_folds: int, groups: IntArray | None = None) -> IntArray:
+    """The fold of each of several rows in random order, assigned in turn; with `groups`, within each group in turn."""
     fold = np.empty(n_rows, dtype=np.intp)
     order = np.arange(n_rows) if groups is None else np.argsort(groups, kind="stable")
     fold[order] = np.arange(n_rows) % n_folds
     return fold
 
 
-def deal_at_random(n_rows: int, n_folds: int, rng: np.random.Generator, groups: IntArray | None = None) -> IntArray:
-    """The fold of each row, rows of a table in any order."""
+def random_folds(n_rows: int, n_folds: int, rng: np.random.Generator, groups: IntArray | None = None) -> IntArray:
+    """The fold of each of several rows in any order, each row held out by itself."""
     order = rng.permutation(n_rows)
     fold = np.empty(n_rows, dtype=np.intp)
-    fold[order] = deal(n_rows, n_folds, None if groups is None else groups[order])
+    fold[order] = in_turn(n_rows, n_folds, None if groups is None else groups[order])
     return fold
 
 
-def check_rule(rule: str) -> None:
-    """An error for a rule that does not exist."""
-    if rule not in RULES:
-        raise ParameterError(f"rule must be one of {RULES}; got {rule!r}.")
+def folds_of_table(
+    columns: Sequence[NDArray[Any]], n_folds: int, rng: np.random.Generator, groups: IntArray | None = None
+) -> IntArray:
+    """The fold of each row of a table; duplicates share one.
 
-
-def choose(losses: FloatArray, weights: FloatArray, penalty: FloatArray, rule: str) -> int:
-    """The setting to take, from the held-out losses (C, n) of C settings and the importance (n,) of the rows.
-
-    "best" is the least weighted mean. "one-standard-error" is, among the settings whose mean lies within one standard
-    error of the least one, that with the greatest penalty (ties: the least mean): where the held-out rows cannot tell
-    settings apart, the smoother one extrapolates less.
+    Parameters
+    ----------
+    columns : one array per column, labels included where they are known.
+    groups : class of each row, of which every fold should have its share.
     """
-    with np.errstate(invalid="ignore", over="ignore"):
-        means = losses @ weights / weights.sum()
-    means = np.where(np.isfinite(means), means, np.inf)
-    best = int(np.argmin(means))
-    if not np.isfinite(means[best]):
-        raise InputError("Every setting has an infinite held-out loss. Rescale the labels, or raise reg.")
-    if rule == "best":
-        return best
-    near = np.flatnonzero(means <= means[best] + standard_error(losses[best], weights))
-    return int(near[np.lexsort((means[near], -penalty[near]))[0]])
-
-
-class Judge:
-    """The importance by which settings are compared, fitted when asked for: that of RuLSIF.
-
-    Not the plain ratio (η = 0), by which a handful of rows would decide: the relative one is bounded.
-    """
-
-    def __init__(
-        self,
-        source: Empirical,
-        goal_rows: FloatArray | None,
-        eta: float,
-        n_centers: int,
-        standardize: bool,
-        rng: np.random.Generator,
-    ) -> None:
-        self.source, self.goal_rows, self.eta = source, goal_rows, eta
-        self.options: dict[str, Any] = {
-            "n_centers": n_centers,
-            "standardize": standardize,
-            "random_state": int(rng.integers(2**31)),
-        }
-
-    def fit(self, ratio: type[RULSIF], *eta: float) -> FloatArray:
-        """Weights of the distinct source rows by a ratio estimator.
-
-        Without its warnings: it only helps to choose, and what is worth a warning shows in the final weights.
-        """
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SteelyardWarning)
-            fitted = ratio(*eta, **self.options).fit(
-                self.source.rows, target=Target(self.goal_rows), sample_weight=self.source.mass
-            )
-        return np.asarray(fitted.weights_)
-
-    @cached_property
-    def importance(self) -> FloatArray:
-        """Weight of each distinct source row, masses included; without a target the masses alone."""
-        if self.goal_rows is None:
-            return self.source.mass
-        if any(not np.ptp(rows, axis=0).any() for rows in (self.source.rows, self.goal_rows)):
-            return self.source.mass  # a domain of one single row: no ratio can be fitted
-        return self.fit(RULSIF, self.eta) * self.source.mass
+    units = units_of_rows(columns)
+    numbers, first, unit = np.unique(units, return_index=True, return_inverse=True)
+    return random_folds(len(numbers), n_folds, rng, None if groups is None else groups[first])[unit]

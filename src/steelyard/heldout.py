@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from steelyard.arrays import FloatArray, IntArray, one_blas_thread, one_openmp_thread
-from steelyard.copies import as_good_as_continuous
+from steelyard.duplicates import units_of_rows
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
-from steelyard.folds import deal_at_random
+from steelyard.folds import folds_of_table
 from steelyard.onestep import OneStepClassifier, OneStepRegressor
-from steelyard.ratio import RULSIF, ULSIF
+from steelyard.ratio import RULSIF, default_ratio
 from steelyard.target import Target
 from steelyard.weightable import require_weight_parameter
 from steelyard.weighted import WeightedClassifier, WeightedRegressor
@@ -36,7 +36,7 @@ ONE_STEP = "one-step"
 
 @dataclass(frozen=True)
 class Weighting:
-    """A way to weigh the source rows: by a ratio, flattened."""
+    """A way to weigh the source rows: by a ratio (`AutoRatio` for η = 0, else RuLSIF), flattened."""
 
     name: str
     eta: float = 0.0
@@ -44,7 +44,7 @@ class Weighting:
 
     def ratio(self) -> Any:
         """The ratio estimator."""
-        return RULSIF(self.eta, random_state=0) if self.eta else ULSIF(random_state=0)
+        return RULSIF(self.eta, random_state=0) if self.eta else default_ratio()
 
 
 PLAIN = Weighting("no weights", flattening=0.0)
@@ -95,30 +95,24 @@ def draw(n_rows: int, rng: np.random.Generator, codes: IntArray | None = None) -
     return np.sort(np.concatenate([first, rest]))
 
 
-def deal_without_copies(
+def assign_table_folds(
     rows: FloatArray, labels: NDArray[Any], codes: IntArray | None, rng: np.random.Generator
 ) -> list[IntArray]:
-    """Folds of the rows, dealt once or three times. Copies of a row share its fold, or a fit would know the answer."""
-    first = copy_of = np.arange(len(rows))
-    columns = [*rows.T, labels] if codes is None else [*rows.T]
-    if any(as_good_as_continuous(column) for column in columns):
-        _, first, copy_of = np.unique(np.column_stack([rows, labels]), axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first)  # distinct rows in the order of the table
-    place = np.empty(len(first), dtype=np.intp)
-    place[order] = np.arange(len(first))
-    groups = None if codes is None else codes[first[order]]
-    n_folds = N_FOLDS if groups is None else int(min(N_FOLDS, np.bincount(groups).min()))
+    """Folds of the rows, assigned once or three times. Duplicates share a fold, or a fit would know the answer."""
+    columns = [*rows.T, labels] if codes is None else [*rows.T, codes.astype(np.float64)]
+    units = units_of_rows(columns)
+    _, first = np.unique(units, return_index=True)
+    n_folds = N_FOLDS if codes is None else int(min(N_FOLDS, np.bincount(codes[first]).min()))
     if n_folds < 2 or len(first) < 2 * N_FOLDS:
-        few = "" if groups is None else f", {n_folds} of the rarest class"
+        few = "" if codes is None else f", {n_folds} of the rarest class"
         raise InputError(
-            f"The source has {len(first)} distinct labelled rows{few}: too few to compare methods. At least "
-            f"{2 * N_FOLDS} are needed, and two of each class."
+            f"The source has {len(first)} labelled rows that are not duplicates of one another{few}: too few to "
+            f"compare methods. At least {2 * N_FOLDS} are needed, and two of each class."
         )
     # Every class more is another tree, or another column, in every fit.
     many_classes = codes is not None and codes.max() >= MANY_CLASSES
-    n_deals = N_DEALS if len(rows) <= FEW_ROWS and not many_classes else 1
-    dealt = [deal_at_random(len(first), n_folds, rng, groups) for _ in range(n_deals)]
-    return [fold[place[copy_of]] for fold in dealt]
+    n_assignments = N_DEALS if len(rows) <= FEW_ROWS and not many_classes else 1
+    return [folds_of_table(columns, n_folds, rng, codes) for _ in range(n_assignments)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,12 +129,18 @@ def held_out(
     rows: FloatArray,
     labels: NDArray[Any],
     goal: FloatArray,
+    importance: FloatArray | None,
     folds: list[IntArray],
     classes: NDArray[Any],
     advance: Callable[[str], None],
 ) -> list[HeldOut]:
-    """Every method's predictions, in other processes where the table is large enough for that to pay."""
-    weights = {weighting: _weights(weighting, rows, goal) for weighting in WEIGHTINGS}
+    """Every method's predictions, in other processes where the table is large enough for that to pay.
+
+    Parameters
+    ----------
+    importance : weights by `AutoRatio` of the source rows; None where source and target share no region.
+    """
+    weights = {weighting: _weights(weighting, rows, goal, importance) for weighting in WEIGHTINGS}
     least = int(min(np.sum(fold != f) for fold in folds for f in range(fold.max() + 1)))
     tried = learners(len(classes) > 0, least, rows.shape[1])
     jobs = [
@@ -198,14 +198,17 @@ def _one_step_method(
     return HeldOut(ONE_STEP, ONE_STEP, predictions, float(np.mean(effective)) * len(rows))
 
 
-def _weights(weighting: Weighting, rows: FloatArray, goal: FloatArray) -> FloatArray | None:
+def _weights(
+    weighting: Weighting, rows: FloatArray, goal: FloatArray, importance: FloatArray | None
+) -> FloatArray | None:
     if weighting is PLAIN:
         return np.ones(len(rows))
+    if importance is None or not weighting.eta:
+        return None if importance is None else flatten(importance, weighting.flattening)
     try:
-        found = weighting.ratio().fit(rows, target=Target(goal)).weights_
+        return np.asarray(weighting.ratio().fit(rows, target=Target(goal)).weights_)
     except NoOverlapError:
         return None
-    return flatten(found, weighting.flattening)
 
 
 def _fit_weighted(model: Any, rows: FloatArray, labels: NDArray[Any], weights: FloatArray) -> Any:

@@ -29,10 +29,12 @@ from steelyard.check import (
 )
 from steelyard.empirical import Empirical, empirical
 from steelyard.errors import FewEffectiveRowsWarning, InputError, ParameterError
-from steelyard.folds import Judge, check_rule, choose, deal
+from steelyard.folds import assign_folds, number_of_folds
 from steelyard.kernels import blocks, gaussian
 from steelyard.notebook import ShowsWeights
-from steelyard.ratio.base import GaussianRatio, median_distance, number_of_folds, pooled_scale
+from steelyard.onestep_selection import ValidationWeights, check_rule, choose
+from steelyard.ratio.base import GaussianRatio, median_distance, pooled_scale
+from steelyard.ratio.centers import covering_rows
 from steelyard.riskbound import RiskBound, risk_bound
 
 REGS = 10.0 ** (np.arange(-8, 1) / 2)  # μ
@@ -53,7 +55,7 @@ class OneStepRatio(GaussianRatio):
     def _given(self, weights: FloatArray, source: Empirical, counts: FloatArray | None) -> None:
         """Weights that were there before the predictor, as those of the baselines; ones without a target."""
         if np.all(weights == 1):
-            self._constant(len(source.position), counts)
+            self._keep_ones(len(source.position), counts)
         else:
             self.constant_, self.raw_mean_ = True, 1.0
             self._keep(weights, source, counts)
@@ -135,21 +137,28 @@ class OneStepBase(ShowsWeights, BaseEstimator):
         rng = generator(self.random_state)
         # Rows are merged with their labels: equal inputs with other labels are other rows.
         joint = empirical(np.column_stack([rows, labels]), counts, rng)
-        source = Empirical(joint.rows[:, :-1], joint.mass, joint.position)
+        source = joint.with_rows(joint.rows[:, :-1])
         goal = empirical(goal_rows, None if shifted else counts, rng)
         with one_blas_thread():
             tables = self._tables(source, joint.rows[:, -1], goal, (len(rows), len(goal_rows)))
-            self._fit(tables, source, goal_rows if shifted else None, counts, rng)
+            validation = ValidationWeights(
+                rows,
+                counts,
+                source,
+                goal_rows if shifted else None,
+                self._judge_eta,
+                self.n_centers,
+                self.standardize,
+                rng,
+            )
+            self._fit(tables, source, validation, counts, rng)
         return self
 
     def _tables(self, source: Empirical, labels: FloatArray, goal: Empirical, sizes: tuple[int, int]) -> Tables:
         self.center_, self.scale_, varies = pooled_scale(source, goal, self.standardize)
-        near, far = (
-            Empirical((part.rows - self.center_) / self.scale_, part.mass, part.position) for part in (source, goal)
-        )
-        # The rows of an `Empirical` are shuffled already: the first ones are a draw without replacement.
-        self.centers_ = far.rows[: self.n_centers].copy()
+        near, far = (part.with_rows((part.rows - self.center_) / self.scale_) for part in (source, goal))
         pooled = (median_distance(near, far) if varies else 0.0) or 1.0
+        self.centers_ = far.rows[covering_rows(far, self.n_centers, pooled)].copy()
         within = median_distance(far, far) or pooled
         return Tables(
             near.rows,
@@ -167,14 +176,14 @@ class OneStepBase(ShowsWeights, BaseEstimator):
         self,
         tables: Tables,
         source: Empirical,
-        goal_rows: FloatArray | None,
+        validation: ValidationWeights,
         counts: FloatArray | None,
         rng: np.random.Generator,
     ) -> None:
-        judge = Judge(source, goal_rows, self._judge_eta, self.n_centers, self.standardize, rng)
-        candidates = self._unweighted(tables) if goal_rows is None else self._candidates(tables, judge)
+        shifted = validation.target_rows is not None
+        candidates = self._candidates(tables, validation) if shifted else self._unweighted(tables)
         sizes = [len(candidate.penalty) for candidate in candidates]
-        which = self._select(candidates, tables, judge) if sum(sizes) > 1 else 0
+        which = self._select(candidates, tables, validation, rng) if sum(sizes) > 1 else 0
         place = int(np.searchsorted(np.cumsum(sizes), which, side="right"))
         self._keep(candidates[place], which - sum(sizes[:place]), source, counts)
 
@@ -182,7 +191,7 @@ class OneStepBase(ShowsWeights, BaseEstimator):
         even = np.ones((1, len(tables.rows)))
         return [FixedWeights(self._make_loss, tables, width, even, self._regs()) for width in self._widths(tables)]
 
-    def _candidates(self, tables: Tables, judge: Judge) -> list[Candidates]:
+    def _candidates(self, tables: Tables, validation: ValidationWeights) -> list[Candidates]:
         """Every combination of widths, λ, μ and m."""
         ratio_regs = RATIO_REGS if self.ratio_reg is None else check_grid("ratio_reg", self.ratio_reg)
         bounds = LOSS_BOUNDS if self.loss_bound is None else check_bounds(self.loss_bound)
@@ -202,11 +211,15 @@ class OneStepBase(ShowsWeights, BaseEstimator):
     def _widths(self, tables: Tables) -> FloatArray:
         return np.array([tables.pooled_median]) if self.width is None else check_grid("width", self.width)
 
-    def _select(self, candidates: list[Candidates], tables: Tables, judge: Judge) -> int:
-        n_rows = min(len(tables.rows), SELECTION_ROWS)
-        y, importance = tables.y[:n_rows], judge.importance[:n_rows]
-        fold = deal(n_rows, number_of_folds(judge.source, at_most=N_FOLDS), self._groups(y))
-        predictions = np.concatenate([held_out_predictions(candidate, fold) for candidate in candidates])
+    def _select(
+        self, candidates: list[Candidates], tables: Tables, validation: ValidationWeights, rng: np.random.Generator
+    ) -> int:
+        source = validation.source.first(SELECTION_ROWS)
+        n_folds = number_of_folds(source, at_most=N_FOLDS)
+        parts = assign_folds(source, n_folds, rng, self._groups(tables.y[: len(source)]))
+        y = tables.y[parts.cell]
+        importance = validation.importance[parts.cell] * (parts.mass / source.mass[parts.cell])
+        predictions = np.concatenate([held_out_predictions(candidate, parts) for candidate in candidates])
         losses = self._common_loss(predictions, y, importance).values(predictions, y)
         penalty = np.concatenate([candidate.penalty for candidate in candidates])
         return choose(losses, importance, penalty, self.rule)

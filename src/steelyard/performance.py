@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import _safe_indexing
 
 from steelyard.arrays import FloatArray, IntArray, one_blas_thread
 from steelyard.check import check_count, check_labels, check_range, generator, match_columns
+from steelyard.duplicates import table_columns, units_of_rows
 from steelyard.errors import InputError, InputTypeError, SteelyardWarning
-from steelyard.folds import deal_at_random
+from steelyard.folds import folds_of_table
 from steelyard.kernels import blocks
 from steelyard.ratio import ClassifierRatio
 from steelyard.scores import row_scores
@@ -23,6 +25,7 @@ from steelyard.weights import effective_sample_size
 N_BOOTSTRAP = 500
 DRAWN_AT_ONCE = 1_000_000  # rows of all samples that are in memory together
 LEAST_ROWS = 10  # for an interval
+MOST_LEVELS = 10  # of a column that is taken apart into its levels
 
 
 @dataclass(frozen=True)
@@ -110,8 +113,9 @@ def target_performance(
         raise InputError(f"{len(scores)} labelled rows are too few for {cv} folds; at least {2 * cv} are needed.")
     rng = generator(random_state)
     name = scoring if isinstance(scoring, str) else "the row score" if scoring is not None else "default"
-    fold = deal_at_random(len(scores), cv, rng)
-    return expected_score(scores, X, goal, judge, fold, rng, name, level)
+    columns = table_columns(X, y)
+    fold, units = folds_of_table(columns, cv, rng), units_of_rows(columns)
+    return expected_score(scores, X, goal, judge, fold, rng, name, level, units)
 
 
 def expected_score(
@@ -123,13 +127,19 @@ def expected_score(
     rng: np.random.Generator,
     scoring: str = "the row score",
     level: float = 0.95,
+    units: IntArray | None = None,
 ) -> Performance:
-    """The mean score on the target, from rows that were scored by models which have not seen them."""
+    """The mean score on the target, from rows that were scored by models which have not seen them.
+
+    Parameters
+    ----------
+    units : which source rows the bootstrap draws together, as `units_of_rows` numbers them; None: each by itself.
+    """
     weights, guess, on_target = _cross_fitted(X, goal, scores, fold, judge)
     weights = weights / weights.mean()
     return Performance(
-        bootstrap_t(scores - guess, weights, rng, on_target, level),
-        bootstrap_t(scores, np.ones(len(scores)), rng, level=level),
+        bootstrap_t(scores - guess, weights, rng, on_target, level, units, units_of_rows(table_columns(goal))),
+        bootstrap_t(scores, np.ones(len(scores)), rng, level=level, units=units),
         scoring,
         effective_sample_size(weights),
         level,
@@ -142,35 +152,51 @@ def bootstrap_t(
     rng: np.random.Generator,
     on_target: FloatArray | None = None,
     level: float = 0.95,
+    units: IntArray | None = None,
+    target_units: IntArray | None = None,
 ) -> Interval:
     """mean(on_target) + Σ w·rest / Σ w, with the studentised bootstrap's interval.
 
     Losses are skewed, weighted ones more so: the normal interval around such a mean misses on one side. The bootstrap
-    learns the skew from the rows themselves.
+    learns the skew from the rows themselves. It draws units, so that duplicates do not count as evidence twice.
     """
-    on_target = np.zeros(2) if on_target is None else on_target
-    mean, error = _mean_and_error(rest[None], weights[None], on_target[None])
-    if len(rest) < LEAST_ROWS or not error[0] > 0:
+    samples = [_unit_means(rest, weights, units)]
+    if on_target is not None:
+        samples.append(_unit_means(on_target, np.ones(len(on_target)), target_units))
+    mean, error = _mean_and_error([(values[None], mass[None]) for values, mass in samples])
+    if len(samples[0][0]) < LEAST_ROWS or not error[0] > 0:
         return Interval(float(mean[0]), None, None)
     means, errors = np.empty(N_BOOTSTRAP), np.empty(N_BOOTSTRAP)
-    for draw in blocks(N_BOOTSTRAP, max(1, DRAWN_AT_ONCE // max(len(rest), len(on_target)))):
-        n_draws = draw.stop - draw.start
-        again = rng.integers(len(rest), size=(n_draws, len(rest)))
-        target_again = rng.integers(len(on_target), size=(n_draws, len(on_target)))
-        means[draw], errors[draw] = _mean_and_error(rest[again], weights[again], on_target[target_again])
+    for draw in blocks(N_BOOTSTRAP, max(1, DRAWN_AT_ONCE // max(len(values) for values, _ in samples))):
+        drawn = []
+        for values, mass in samples:
+            again = rng.integers(len(values), size=(draw.stop - draw.start, len(values)))
+            drawn.append((values[again], mass[again]))
+        means[draw], errors[draw] = _mean_and_error(drawn)
     usable = errors > 0
     t = (means[usable] - mean[0]) / errors[usable]
     low, high = np.quantile(t, [(1 + level) / 2, (1 - level) / 2])
     return Interval(float(mean[0]), float(mean[0] - low * error[0]), float(mean[0] - high * error[0]))
 
 
-def _mean_and_error(rest: FloatArray, weights: FloatArray, on_target: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The estimate and its standard error, for each of B samples (B, n)."""
-    total = weights.sum(axis=1)
-    correction = np.einsum("bn,bn->b", weights, rest) / total
-    spread = np.sum(np.square(weights * (rest - correction[:, None])), axis=1) / np.square(total)
-    spread = spread + on_target.var(axis=1) / on_target.shape[1]
-    return on_target.mean(axis=1) + correction, np.sqrt(spread)
+def _unit_means(values: FloatArray, mass: FloatArray, units: IntArray | None) -> tuple[FloatArray, FloatArray]:
+    """The weighted mean and the total weight of each unit."""
+    if units is None:
+        return values, mass
+    _, number = np.unique(units, return_inverse=True)
+    total = np.bincount(number, mass).astype(np.float64)
+    return np.bincount(number, mass * values) / np.where(total > 0, total, 1), total
+
+
+def _mean_and_error(samples: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray]:
+    """The sum of weighted means and its standard error; values and weights for each of B draws, (B, n)."""
+    mean, variance = np.zeros(len(samples[0][0])), np.zeros(len(samples[0][0]))
+    for values, mass in samples:
+        total = mass.sum(axis=1)
+        own = np.einsum("bn,bn->b", mass, values) / total
+        mean += own
+        variance += np.sum(np.square(mass * (values - own[:, None])), axis=1) / np.square(total)
+    return mean, np.sqrt(variance)
 
 
 def _cross_fitted(
@@ -194,20 +220,45 @@ def _cross_fitted(
 
 
 def linear_judge() -> ClassifierRatio:
-    """A ratio whose logarithm is linear in the columns."""
+    """A ratio whose logarithm is linear in the columns, and in the levels of columns that have few."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    return ClassifierRatio(make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)), random_state=0)
+    model = make_pipeline(LevelsApart(), StandardScaler(), LogisticRegression(max_iter=1000))
+    return ClassifierRatio(model, random_state=0)
+
+
+class LevelsApart(TransformerMixin, BaseEstimator):
+    """The columns, and one more of zeros and ones for each level of a column of 3 to 10 levels.
+
+    Between the answers to a questionnaire neither a density ratio nor a score need change smoothly.
+    """
+
+    def fit(self, rows: FloatArray, y: Any = None) -> LevelsApart:
+        """Find the columns of few levels."""
+        from sklearn.preprocessing import OneHotEncoder
+
+        n_levels = np.array([len(np.unique(column)) for column in rows.T])
+        self.few_ = np.flatnonzero((n_levels > 2) & (n_levels <= MOST_LEVELS))
+        if len(self.few_):
+            self.encoder_ = OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(rows[:, self.few_])
+        return self
+
+    def transform(self, rows: FloatArray) -> FloatArray:
+        """The columns, and those of the levels; a level that was not there before has none."""
+        if not len(self.few_):
+            return rows
+        return np.column_stack([rows, self.encoder_.transform(rows[:, self.few_])])
 
 
 def _guesser(rows: FloatArray, scores: FloatArray) -> Any:
-    """A smooth regression of the score on the columns, their squares and products (up to 30 columns)."""
+    """A smooth regression of the score on the columns, their levels, squares and products (up to 30 columns)."""
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-    degree = 2 if rows.shape[1] <= 30 else 1
+    levels = LevelsApart().fit(rows)
+    degree = 2 if levels.transform(rows[:1]).shape[1] <= 30 else 1
     steps = StandardScaler(), PolynomialFeatures(degree, include_bias=False), StandardScaler()
-    return make_pipeline(*steps, RidgeCV(np.logspace(-1, 5, 13))).fit(rows, scores).predict
+    return make_pipeline(levels, *steps, RidgeCV(np.logspace(-1, 5, 13))).fit(rows, scores).predict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import time
 import warnings
 from copy import deepcopy
@@ -16,7 +17,8 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import has_fit_parameter
 
 from steelyard.arrays import FloatArray
-from steelyard.check import check_labels, forget_fit, match_columns, preprocessed, warn_without_target
+from steelyard.check import check_count, check_labels, forget_fit, match_columns, preprocessed, warn_without_target
+from steelyard.duplicates import table_columns
 from steelyard.errors import (
     FewEffectiveRowsWarning,
     InputError,
@@ -24,6 +26,7 @@ from steelyard.errors import (
     ParameterError,
     RawMeanWarning,
 )
+from steelyard.folds import folds_of_table
 from steelyard.ratio import default_ratio
 from steelyard.scores import RowScores, row_scores, standard_error, weighted_mean
 from steelyard.target import Target
@@ -48,6 +51,21 @@ def judging_weights(estimator: Any, X: Any, target: Any, ratio: Any) -> FloatArr
 
 def _safe_length(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def _splits(cv: Any, estimator: Any, X: Any, y: Any) -> list[tuple[Any, Any]]:
+    """Training and held-out rows of each fold."""
+    classify = is_classifier(estimator)
+    if not isinstance(cv, numbers.Integral):
+        return list(check_cv(cv, y, classifier=classify).split(X, y))
+    n_folds = check_count("cv", cv, 2)
+    if _safe_length(X) < n_folds:
+        raise InputError(
+            f"n_samples={_safe_length(X)} rows cannot be assigned to {n_folds} folds. Give more rows, or a smaller cv."
+        )
+    groups = np.unique(np.asarray(y), return_inverse=True)[1].ravel() if classify and np.ndim(y) == 1 else None
+    fold = folds_of_table(table_columns(X, y), n_folds, np.random.default_rng(0), groups)
+    return [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(n_folds)]
 
 
 def _fit_keywords(estimator: Any, target: Any) -> dict[str, Target]:
@@ -81,11 +99,13 @@ def iwcv_score(
     target : Target or table
         The rows to predict.
     ratio : ratio estimator, default=None
-        The judge; None is ``ULSIF(random_state=0)``.
+        The judge; None is ``AutoRatio(random_state=0)``.
     scoring : str or callable, default=None
         "neg_mean_squared_error" (default for regressors), "neg_mean_absolute_error", "accuracy" (default for
         classifiers), "neg_log_loss", "neg_brier_score", or a function (estimator, X, y) giving one score a row.
     cv : int or splitter, default=5
+        With a number, rows are assigned to so many folds at random (always in the same way), classes in equal shares,
+        and duplicates together where the table is as good as continuous.
 
     Returns
     -------
@@ -105,7 +125,7 @@ def iwcv_score(
     X, y = indexable(X, y)
     weights = judging_weights(estimator, X, target, ratio)
     score = row_scores(scoring, estimator)
-    splits = check_cv(cv, y, classifier=is_classifier(estimator)).split(X, y)
+    splits = _splits(cv, estimator, X, y)
     return np.array(
         [
             weighted_mean(_evaluate(estimator, {}, X, y, split, target, score).scores, weights[split[1]])
@@ -160,7 +180,7 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
     param_grid : dict or list of dicts
         As in ``GridSearchCV``.
     ratio : ratio estimator, default=None
-        The judge; None is ``ULSIF(random_state=0)``.
+        The judge; None is ``AutoRatio(random_state=0)``.
     scoring, cv
         As in `iwcv_score`.
     rule : {"best", "one-standard-error"}, default="best"
@@ -223,7 +243,7 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
         X, y = indexable(X, y)
         score = row_scores(self.scoring, self.estimator)
         self.judging_weights_ = judging_weights(self.estimator, X, target, self.ratio)
-        splits = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y))
+        splits = _splits(self.cv, self.estimator, X, y)
         candidates = list(ParameterGrid(self.param_grid))
         evaluations = Parallel(n_jobs=self.n_jobs)(
             delayed(_evaluate)(self.estimator, params, X, y, split, target, score)

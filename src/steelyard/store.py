@@ -1,11 +1,13 @@
 """A fitted model in a folder: ``model.skops`` for the estimators, ``model.json`` for what people and programs read.
 
 skops loads named types only. The list below is what `compare` can fit; a file that wants more is refused, so that a
-model from elsewhere cannot run code.
+model from elsewhere cannot run code. ``model.skops`` holds the SHA-256 of the ``model.json`` that it was saved with, so
+that the estimators of one run are never taken with the class names of another.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +21,23 @@ from steelyard.arrays import FloatArray
 from steelyard.encode import Encoding, is_number
 from steelyard.errors import InputError, ModelError
 from steelyard.heldout import probabilities
+from steelyard.output import read_file
 from steelyard.tables import Frame
 
-FORMAT = 1
+FORMAT = 2
+FILES = ("model.skops", "model.json")
 TRUSTED = (
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "steelyard.balance.Balance",
     "steelyard.losses.Squared",
     "steelyard.onestep.OneStepClassifier",
     "steelyard.onestep.OneStepRegressor",
     "steelyard.onestep_base.OneStepRatio",
+    "steelyard.ratio.auto.AutoRatio",
+    "steelyard.ratio.auto.RatioCandidate",
+    "steelyard.ratio.domain_classifiers.BoostedOdds",
+    "steelyard.ratio.domain_classifiers.BoundedCalibration",
+    "steelyard.ratio.domain_classifiers.LinearOdds",
     "steelyard.ratio.ulsif.RULSIF",
     "steelyard.ratio.ulsif.ULSIF",
     "steelyard.riskbound.FittedNumbers",
@@ -77,7 +87,6 @@ def model_files(model: TableModel) -> dict[str, bytes]:
 
     import steelyard
 
-    estimators = {"model": model.model, "plain": model.plain, "text": model.encoding.text_encoders}
     described = {
         "format": FORMAT,
         "steelyard": steelyard.__version__,
@@ -86,39 +95,31 @@ def model_files(model: TableModel) -> dict[str, bytes]:
         **model.about,
         "columns": model.encoding.to_dict(),
     }
-    return {
-        "model.skops": skops.io.dumps(estimators),
-        "model.json": (json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode(),
+    description = (json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode()
+    # The digest is in this file, not that of model.skops in the other: skops writes dates and addresses, and model.json
+    # stays the same for the same fit.
+    estimators = {
+        "model": model.model,
+        "plain": model.plain,
+        "text": model.encoding.text_encoders,
+        "description": hashlib.sha256(description).hexdigest(),
     }
+    return {"model.skops": skops.io.dumps(estimators), "model.json": description}
 
 
 def load_model(folder: Path) -> TableModel:
     """The model that `steelyard fit` left in a folder."""
     import skops.io
 
-    paths = {name: folder / name for name in ("model.skops", "model.json")}
-    absent = [str(path) for path in paths.values() if not path.is_file()]
-    if absent:
-        raise ModelError(f"There is no {' and no '.join(absent)}. Give the folder that steelyard fit wrote with --out.")
+    described, description, saved = _read(folder)
+    wanted = _trusted_types(folder, saved)
     try:
-        described = json.loads(paths["model.json"].read_text("utf-8"))
-        known = described["format"] == FORMAT
-        complete = not known or set(described) >= ABOUT
-        wanted = skops.io.get_untrusted_types(file=paths["model.skops"])
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
-        raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
-    if not known:
-        raise ModelError(
-            f"{folder}: the model has format {described['format']!r}; this version reads {FORMAT}. "
-            "Run steelyard fit again."
-        )
-    if not complete:
-        raise ModelError(f"{paths['model.json']} lacks {sorted(ABOUT - set(described))}. Run steelyard fit again.")
-    strange = sorted(set(wanted) - {*TRUSTED, *TRUSTED_TEXT})
-    if strange:
-        raise ModelError(f"{paths['model.skops']} holds types that no model of steelyard has: {strange}. Not loaded.")
-    try:
-        estimators = skops.io.load(paths["model.skops"], trusted=wanted)
+        estimators = skops.io.loads(saved, trusted=wanted)
+        if estimators["description"] != hashlib.sha256(description).hexdigest():
+            raise ModelError(
+                f"{folder}: model.json is not the one that model.skops was saved with. They are of two runs, or "
+                "one of them was changed. Run steelyard fit again."
+            )
         encoding = Encoding.from_dict(described["columns"], estimators["text"])
         return TableModel(
             encoding,
@@ -128,10 +129,48 @@ def load_model(folder: Path) -> TableModel:
             tuple(described["classes"]),
             {key: value for key, value in described.items() if key not in ("format", "columns", "label", "classes")},
         )
+    except ModelError:
+        raise
     except ModuleNotFoundError as error:
         raise ModelError(f"{folder}: the model needs {error.name}. Install it: pip install {error.name}.") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], bytes, bytes]:
+    """What model.json says, and the bytes of model.json and model.skops."""
+    try:
+        saved, description = (read_file(folder, name) for name in FILES)
+        described = json.loads(description)
+        known = described["format"] == FORMAT
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ModelError(
+            f"There is no {error.filename}. Give the folder that steelyard fit wrote with --out."
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
+    if not known:
+        raise ModelError(
+            f"{folder}: the model has format {described['format']!r}; this version reads {FORMAT}. "
+            "Run steelyard fit again."
+        )
+    if not set(described) >= ABOUT:
+        raise ModelError(f"{folder / 'model.json'} lacks {sorted(ABOUT - set(described))}. Run steelyard fit again.")
+    return described, description, saved
+
+
+def _trusted_types(folder: Path, saved: bytes) -> list[str]:
+    """The types that a model.skops wants; an error if it wants others than `compare` can fit."""
+    import skops.io
+
+    try:
+        wanted = skops.io.get_untrusted_types(data=saved)
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+        raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
+    strange = sorted(set(wanted) - {*TRUSTED, *TRUSTED_TEXT})
+    if strange:
+        raise ModelError(f"{folder / 'model.skops'} holds types that no model of steelyard has: {strange}. Not loaded.")
+    return list(wanted)
 
 
 def require_known(labels: NDArray[Any], classes: tuple[str, ...], where: str) -> None:

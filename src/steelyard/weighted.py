@@ -149,7 +149,8 @@ class WeightedRegressor(RegressorMixin, _Weighted):
     estimator : scikit-learn estimator whose ``fit`` takes row weights
         Plain, a Pipeline, a search or a TransformedTargetRegressor. One that takes no weights is refused by name.
     ratio : ratio estimator, default=None
-        Where the weights come from; None is ``ULSIF(random_state=0)``. ``RULSIF(eta)`` gives RIWERM.
+        Where the weights come from; None is ``AutoRatio(random_state=0)``, which takes the estimator that fits the
+        table. ``RULSIF(eta)`` gives RIWERM.
     flattening : float in [0, 1], default=1.0
         γ, the power the weights are raised to: 1 is IWERM, values between are EIWERM, 0 is plain ERM.
     preprocess : transformer, default=None

@@ -18,6 +18,7 @@ from steelyard import (
     LSIF,
     RULSIF,
     ULSIF,
+    AutoRatio,
     ClassifierRatio,
     ImportanceWeightedSearchCV,
     OneStepClassifier,
@@ -72,6 +73,10 @@ class TargetedClassifierRatio(WithTarget, ClassifierRatio):
     pass
 
 
+class TargetedAutoRatio(WithTarget, AutoRatio):
+    pass
+
+
 class TargetedWeightedRegressor(WithTarget, WeightedRegressor):
     pass
 
@@ -104,6 +109,7 @@ PLAIN = [
     RULSIF(),
     ULSIF(),
     ClassifierRatio(),
+    AutoRatio(),
     WeightedRegressor(Ridge()),
     WeightedClassifier(LogisticRegression()),
     OneStepRegressor(),
@@ -117,6 +123,7 @@ TARGETED = [
     TargetedRULSIF(),
     TargetedULSIF(),
     TargetedClassifierRatio(),
+    TargetedAutoRatio(),
     TargetedWeightedRegressor(Ridge()),
     TargetedWeightedClassifier(LogisticRegression()),
     TargetedOneStepRegressor(),

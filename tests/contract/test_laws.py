@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.naive_bayes import MultinomialNB
 from threadpoolctl import threadpool_info
 
-from steelyard import KLIEP, KMM, LSIF, RULSIF, ULSIF, ClassifierRatio, Target, WeightedRegressor
+from steelyard import KLIEP, KMM, LSIF, RULSIF, ULSIF, AutoRatio, ClassifierRatio, Target, WeightedRegressor
 from steelyard.data import gaussian_pair
 from steelyard.errors import ColumnMismatchError, NoTargetWarning
 
@@ -22,6 +22,7 @@ ALL = {
     "RULSIF": RULSIF(0.3, random_state=0),
     "ULSIF": ULSIF(random_state=0),
     "ClassifierRatio": ClassifierRatio(random_state=0),
+    "AutoRatio": AutoRatio(random_state=0),
 }
 CENTERS = np.random.default_rng(9).normal(0.4, 0.8, size=(25, 3))
 FIXED = {

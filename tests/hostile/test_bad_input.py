@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
-from steelyard import KLIEP, KMM, LSIF, RULSIF, ULSIF, ClassifierRatio, Target, WeightedRegressor, errors
+from steelyard import KLIEP, KMM, LSIF, RULSIF, ULSIF, AutoRatio, ClassifierRatio, Target, WeightedRegressor, errors
 from steelyard.data import gaussian_pair
 from steelyard.errors import (
     ColumnMismatchError,
@@ -30,6 +30,7 @@ ALL = [
     RULSIF(random_state=0),
     ULSIF(random_state=0),
     ClassifierRatio(random_state=0),
+    AutoRatio(random_state=0),
 ]
 every = pytest.mark.parametrize("ratio", ALL, ids=lambda r: type(r).__name__)
 PAIR = gaussian_pair(60, 50, 3, random_state=0)
@@ -202,20 +203,18 @@ def test_nothing_but_constant_columns(ratio):
 ONE_ROW = np.full((20, 3), 0.1)
 
 
-@pytest.mark.parametrize("ratio", ALL[:1] + ALL[2:5], ids=lambda r: type(r).__name__)
-def test_one_distinct_target_row_is_too_few_to_select_by(ratio):
-    with pytest.raises(InputError, match=r"at least two distinct rows.*[Gg]ive.*width="):
-        fit(ratio, target=ONE_ROW)
+@every
+@pytest.mark.filterwarnings("ignore::steelyard.errors.SteelyardWarning")
+def test_a_target_of_one_cell_draws_the_weight_to_the_rows_near_it(ratio):
+    weights = fit(ratio, target=ONE_ROW).weights_
+    distance = np.square(PAIR.X - ONE_ROW[0]).sum(axis=1)
+    assert np.average(distance, weights=weights) < distance.mean()
 
 
 @every
 @pytest.mark.filterwarnings("ignore::steelyard.errors.SteelyardWarning")
-def test_one_distinct_source_row_has_weight_one(ratio):
-    if isinstance(ratio, (KMM, KLIEP)):
-        np.testing.assert_allclose(fit(ratio, ONE_ROW).weights_, 1)
-    else:
-        with pytest.raises(InputError, match="at least two distinct rows"):
-            fit(ratio, ONE_ROW)
+def test_a_source_of_one_cell_has_weights_of_one(ratio):
+    np.testing.assert_allclose(fit(ratio, ONE_ROW).weights_, 1)
 
 
 @every

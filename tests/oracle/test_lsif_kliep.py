@@ -43,11 +43,15 @@ def test_lsif_held_out_score_equals_refitting_fold_by_fold():
     fit = LSIF(width=[1.0], reg=[0.1, 0.01], centers=target[:20], standardize=False, random_state=0)
     fit.fit(source, target=target)
     from steelyard.empirical import empirical
+    from steelyard.folds import assign_folds
 
     rng = np.random.default_rng(0)
     s, t = empirical(source, None, rng), empirical(target, None, rng)
     a, b = gaussian(s.rows, target[:20], 1.0), gaussian(t.rows, target[:20], 1.0)
-    fold_a, fold_b = np.arange(len(a)) % 5, np.arange(len(b)) % 5
+    fold_a, fold_b = (np.zeros(len(rows), dtype=int) for rows in (a, b))
+    for fold, sample in ((fold_a, s), (fold_b, t)):
+        parts = assign_folds(sample, 5, rng)
+        fold[parts.cell] = parts.fold
     for r, reg in enumerate([0.1, 0.01]):
         scores = []
         for f in range(5):

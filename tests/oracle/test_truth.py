@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from steelyard import KLIEP, KMM, LSIF, RULSIF, ULSIF, ClassifierRatio
+from steelyard import KLIEP, KMM, LSIF, RULSIF, ULSIF, AutoRatio, ClassifierRatio
 from steelyard.data import gaussian_pair
 
 METHODS = {
@@ -14,6 +14,7 @@ METHODS = {
     "RULSIF .5": RULSIF(0.5, random_state=0),
     "ULSIF": ULSIF(random_state=0),
     "ClassifierRatio": ClassifierRatio(random_state=0),
+    "AutoRatio": AutoRatio(random_state=0),
 }
 PAIRS = [(0.8, 0.7), (0.5, 0.8)]
 
@@ -38,7 +39,7 @@ def test_correlates_with_the_quantity_estimated(name, d, shift, scale):
 
 
 @pytest.mark.parametrize(("shift", "scale"), PAIRS)
-@pytest.mark.parametrize("name", ["KLIEP", "KMM", "LSIF", "RULSIF .1", "ULSIF", "ClassifierRatio"])
+@pytest.mark.parametrize("name", ["KLIEP", "KMM", "LSIF", "RULSIF .1", "ULSIF", "ClassifierRatio", "AutoRatio"])
 # Five dimensions are hard for LSIF with 2,000 rows: it warns, and is right to.
 @pytest.mark.filterwarnings("ignore::steelyard.errors.SteelyardWarning")
 def test_covers_the_way_in_five_dimensions(name, shift, scale):

@@ -101,7 +101,7 @@ def test_the_size_of_the_blocks_does_not_matter(size):
 
 @pytest.mark.parametrize("eta", [0.3, 1.0])
 def test_weights_of_blocks_have_mean_one_with_the_bound_in_force(eta):
-    fit = RULSIF(eta, width=0.3, reg=0.001, random_state=0).fit_blocks(SOURCE, TARGET)
+    fit = RULSIF(eta, width=0.1, reg=0.00001, random_state=0).fit_blocks(SOURCE, TARGET)
     ratio = fit.predict(PAIR.X)
     assert (ratio / fit.source_mean_).mean() == pytest.approx(1, abs=1e-9)
     mixture = eta * fit.predict(PAIR.X_target).mean() + (1 - eta) * ratio.mean()

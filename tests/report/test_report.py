@@ -7,11 +7,12 @@ import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from steelyard import ULSIF, Target, WeightedRegressor, diagnose
+from steelyard import ULSIF, AutoRatio, Target, WeightedRegressor, diagnose
 from steelyard.compare import Comparison, Method
 from steelyard.encode import learn_encoding
 from steelyard.performance import Interval
@@ -53,7 +54,7 @@ def page():
     findings = diagnose(source, target=Target(target))
     encoding = learn_encoding(source, target)
     weights = ULSIF(random_state=0).fit(encoding.transform(source), target=encoding.transform(target)).weights_
-    evidence = gather(source, target, encoding, findings.columns, weights, np.random.default_rng(0))
+    evidence = gather(source, target, encoding, findings, weights, np.random.default_rng(0))
     return render(
         findings,
         evidence,
@@ -123,14 +124,16 @@ def test_differences_before_and_after_are_means_in_standard_deviations():
     source, target = frame(0, 0.0), frame(1, 1.0)
     encoding = learn_encoding(source, target)
     a, b = encoding.transform(source), encoding.transform(target)
-    weights = np.random.default_rng(0).exponential(size=len(a))
-    columns = diagnose(source, target=Target(target)).columns
-    found = {x.name: x for x in gather(source, target, encoding, columns, weights, np.random.default_rng(0)).balance}
+    findings = diagnose(source, target=Target(target))
+    weights = AutoRatio(random_state=0).fit(a, target=b)
+    balance = gather(source, target, encoding, findings, weights.weights_, np.random.default_rng(0)).balance
+    found = {x.name: x for x in balance}
     place = encoding.feature_names.index("age")
     unit = np.sqrt((a[:, place].var() + b[:, place].var()) / 2)
     assert found["age"].before == pytest.approx(abs(b[:, place].mean() - a[:, place].mean()) / unit)
-    after = abs(b[:, place].mean() - np.average(a[:, place], weights=weights)) / unit
-    assert found["age"].after == pytest.approx(after)
+    assert found["age"].after == pytest.approx(abs(weights.balance_.after[place]), abs=0.1)  # other folds
+    left = [x.after for x in balance]
+    assert left == sorted(left, reverse=True)
 
 
 def test_histogram_counts_every_row_once():
@@ -140,8 +143,8 @@ def test_histogram_counts_every_row_once():
 
 def test_without_overlap_there_are_no_weights_to_draw():
     source, target = frame(0, 0.0), frame(1, 1.0)
-    findings = diagnose(source, target=Target(target))
-    evidence = gather(source, target, learn_encoding(source, target), findings.columns, None, np.random.default_rng(0))
+    findings = replace(diagnose(source, target=Target(target)), ratio=None, balance=())
+    evidence = gather(source, target, learn_encoding(source, target), findings, None, np.random.default_rng(0))
     page = render(findings, evidence, None, facts={}, notes=[], weights_used=False)
     assert "share no region" in page
     assert "source, weighted" not in page

@@ -3,6 +3,7 @@
 from steelyard.data.gasoline import Gasoline, load_gasoline
 from steelyard.data.images import Images, load_images
 from steelyard.data.loaders import Table, data_folder, load_table, table_names
+from steelyard.data.mixed import MixedTables, mixed_tables
 from steelyard.data.shifts import (
     biased_split,
     class_conditional_shift,
@@ -19,6 +20,7 @@ __all__ = [
     "Gasoline",
     "GaussianPair",
     "Images",
+    "MixedTables",
     "Table",
     "biased_split",
     "class_conditional_shift",
@@ -31,6 +33,7 @@ __all__ = [
     "load_gasoline",
     "load_images",
     "load_table",
+    "mixed_tables",
     "natural_split",
     "rotate",
     "sinc_toy",

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from steelyard.arrays import FloatArray, one_blas_thread, one_openmp_thread
 from steelyard.diagnose.twosample import TestResult
-from steelyard.folds import deal_at_random
+from steelyard.folds import random_folds
 
 N_FOLDS = 5
 TREES: dict[str, Any] = {
@@ -71,7 +71,7 @@ def _largest(statistics: FloatArray) -> TestResult:
 
 def _cross_fitted(given: FloatArray, wanted: FloatArray, rng: np.random.Generator, *, classifier: bool) -> FloatArray:
     """E[wanted | given] at each row, by a model that has not seen it."""
-    fold = deal_at_random(len(given), N_FOLDS, rng)
+    fold = random_folds(len(given), N_FOLDS, rng)
     means = np.empty(len(given))
     for f in range(N_FOLDS):
         train, test = fold != f, fold == f

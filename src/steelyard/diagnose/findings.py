@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import type_of_target
 
 from steelyard.arrays import FloatArray, IntArray
+from steelyard.balance import ColumnBalance, balance_in_words
 from steelyard.check import generator
-from steelyard.copies import as_good_as_continuous
 from steelyard.diagnose.conditional import class_conditional_test, concept_test
 from steelyard.diagnose.twosample import TestResult, classifier_test, column_test, mmd_test
+from steelyard.duplicates import units_of_rows
 from steelyard.encode import learn_encoding, match_frames
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
 from steelyard.notebook import show_findings
-from steelyard.ratio import ULSIF
+from steelyard.ratio import AutoRatio
 from steelyard.tables import Column, Frame, as_frame
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size
@@ -68,7 +69,10 @@ class Findings:
     mmd, mmd_p : kernel distance of the two distributions.
     columns : every column, the most shifted first.
     uncovered : share of target rows that have no source row nearby.
-    effective_share : effective sample size of uLSIF's weights, as a share of the rows.
+    ratio : how the importance weights were estimated: the candidate that `AutoRatio` chose; None without any overlap.
+    balance : standardized difference of every encoded column to the target before and after weighting, on rows that
+        the weights have not seen; what is left most comes first.
+    effective_share : effective sample size of the weights, as a share of the rows.
     variance_inflation : its inverse, the price of weighting.
     pareto_k : tail index of the weights; above 0.7 their mean is not to be trusted.
     largest_share : weight carried by the heaviest hundredth of the rows.
@@ -86,6 +90,8 @@ class Findings:
     mmd_p: float
     columns: tuple[ColumnShift, ...]
     uncovered: float
+    ratio: str | None
+    balance: tuple[ColumnBalance, ...]
     effective_share: float
     variance_inflation: float
     pareto_k: float
@@ -153,7 +159,8 @@ def diagnose(X: Any, y: Any = None, *, target: Any, random_state: Any = 0) -> Fi
             raise InputError(f"Every row of the {name} is the same: there is nothing to compare.")
     known = labels[0] is not None and labels[1] is not None
     by_label = _label_findings(a, b, labels[0][near], labels[1][far], rng) if known else None  # type: ignore[index]
-    return _findings(one, other, a, b, by_label, copies_near + copies_far, rng)
+    weighted = _weights(a, b, encoding.feature_names, rng)
+    return _findings(one, other, a, b, weighted, by_label, copies_near + copies_far, rng)
 
 
 def _labels(y: Any, frame: Frame) -> NDArray[Any] | None:
@@ -166,28 +173,13 @@ def _labels(y: Any, frame: Frame) -> NDArray[Any] | None:
 
 
 def _sample(frame: Frame, labels: NDArray[Any] | None, rng: np.random.Generator) -> tuple[IntArray, int]:
-    """At most so many rows, copies left out.
+    """At most so many rows, duplicates left out: they would count as evidence twice.
 
-    A copy is a row that equals another in every column (and the label), in a table where at least one column is
-    as good as continuous: there chance does not repeat rows, and copies would count as evidence twice.
+    Only in a table that is as good as continuous are equal rows duplicates (see `duplicates`).
     """
-    keys = _row_keys(frame, labels)
-    _, first = np.unique(keys, return_index=True)
-    continuous = any(c.kind != "category" and as_good_as_continuous(c.values) for c in frame.columns)
-    kept = np.sort(first) if continuous else np.arange(len(frame))
-    n_copies = len(frame) - len(kept)
-    return np.sort(rng.permutation(kept)[:AT_MOST]), n_copies
-
-
-def _row_keys(frame: Frame, labels: NDArray[Any] | None) -> NDArray[np.int64]:
-    """One number a row, equal for equal rows."""
-    keys = np.zeros(len(frame), dtype=np.uint64)
-    columns = [c.values for c in frame.columns] + ([] if labels is None else [labels])
-    for values in columns:
-        text = values.astype(str) if values.dtype == object else values
-        _, codes = np.unique(text, return_inverse=True)
-        keys = keys * np.uint64(6364136223846793005) + codes.astype(np.uint64) + np.uint64(1442695040888963407)
-    return keys.astype(np.int64)
+    columns = [column.values for column in frame.columns] + ([] if labels is None else [labels])
+    _, kept = np.unique(units_of_rows(columns), return_index=True)
+    return np.sort(rng.permutation(np.sort(kept))[:AT_MOST]), len(frame) - len(kept)
 
 
 def _findings(
@@ -195,6 +187,7 @@ def _findings(
     other: Frame,
     a: FloatArray,
     b: FloatArray,
+    weighted: AutoRatio | None,
     by_label: LabelFindings | None,
     n_copies: int,
     rng: np.random.Generator,
@@ -204,16 +197,18 @@ def _findings(
     columns = column_shifts(one, other)
     shift_p = min(1.0, 3 * min(classifier.p_value, mmd.p_value, columns[0].p_value))
     uncovered = uncovered_share(a, b, rng)
-    weights = _weights(a, b, rng)
+    weights = None if weighted is None else weighted.weights_
+    balance = () if weighted is None else weighted.balance_.by_column()
     share = 0.0 if weights is None else effective_sample_size(weights) / len(weights)
     tail = np.inf if weights is None else pareto_k(weights)
     largest = 1.0 if weights is None else _largest_share(weights)
     kind = kind_of_shift(shift_p, uncovered, weights is None, by_label)
     recommendation, reason = recommend(kind, shift_p, columns, uncovered, share, tail, by_label)
+    unbalanced = balance_in_words(balance) if recommendation in ("flattened", "relative") else None
     return Findings(
         kind,
         recommendation,
-        reason,
+        reason if unbalanced is None else f"{reason} {unbalanced}",
         shift_p,
         classifier.statistic,
         classifier.p_value,
@@ -221,6 +216,8 @@ def _findings(
         mmd.p_value,
         columns,
         uncovered,
+        None if weighted is None else weighted.chosen_,
+        balance,
         share,
         1 / share if share else float(len(a)),
         float(min(tail, 99.0)),
@@ -276,14 +273,16 @@ def uncovered_share(source: FloatArray, target: FloatArray, rng: np.random.Gener
     return float(np.mean(theirs > np.quantile(own, 0.99)))
 
 
-def _weights(source: FloatArray, target: FloatArray, rng: np.random.Generator) -> FloatArray | None:
-    """uLSIF's weights, None where the domains share no region."""
+def _weights(source: FloatArray, target: FloatArray, names: list[str], rng: np.random.Generator) -> AutoRatio | None:
+    """The fitted ratio, None where the domains share no region."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SteelyardWarning)
+        warnings.simplefilter("ignore", SteelyardWarning)  # what they say is in the findings
         try:
-            return ULSIF(random_state=rng).fit(source, target=Target(target)).weights_
+            fitted = AutoRatio(random_state=rng).fit(source, target=Target(target))
         except NoOverlapError:
             return None
+    fitted.balance_ = replace(fitted.balance_, columns=tuple(names))
+    return fitted
 
 
 def pareto_k(weights: FloatArray) -> float:

@@ -9,7 +9,7 @@ from scipy.spatial.distance import pdist
 from sklearn.preprocessing import StandardScaler
 
 from steelyard.arrays import FloatArray, IntArray, one_blas_thread, one_openmp_thread
-from steelyard.folds import deal_at_random
+from steelyard.folds import random_folds
 from steelyard.kernels import gaussian
 from steelyard.tables import Column
 
@@ -37,7 +37,7 @@ def classifier_test(source: FloatArray, target: FloatArray, rng: np.random.Gener
 
     rows = np.concatenate([source, target])
     domain = np.repeat([0, 1], [len(source), len(target)])
-    half = deal_at_random(len(rows), 2, rng, domain)
+    half = random_folds(len(rows), 2, rng, domain)
     train, test = half == 0, half == 1
     linear, trees = _probabilities(rows[train], domain[train], rows[test])
     ranks = rankdata(rankdata(linear) + rankdata(trees))

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from steelyard.arrays import FloatArray, IntArray, one_blas_thread
+from steelyard.balance import Balance, column_balance
 from steelyard.check import (
     check_centers,
     check_count,
@@ -33,9 +34,11 @@ from steelyard.errors import (
     NoOverlapError,
     NoShiftWarning,
     RawMeanWarning,
+    UnseenCellsWarning,
 )
 from steelyard.kernels import blocks, gaussian
 from steelyard.notebook import ShowsWeights
+from steelyard.ratio.centers import covering_rows
 from steelyard.weights import counted, effective_sample_size, normalise
 
 # Nine widths of ratio √2 around the median distance: one exponential serves them all (see `kernels`).
@@ -44,6 +47,8 @@ REGS = 10.0 ** (np.arange(2, -7, -1) / 2)
 # Kernel values below this count as zero. A centre that no source row reaches would get a boundless coefficient:
 # nothing on the source side holds it down.
 FAR_CENTER = 1e-12
+# Target rows in cells that the source lacks are named beyond this share, and beyond so many times what chance gives.
+UNSEEN_SHARE, UNSEEN_TIMES = 0.01, 2.0
 
 
 class RatioEstimator(ShowsWeights, BaseEstimator):
@@ -75,7 +80,10 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         target : Target or table of shape (n_target, n_columns), default=None
             The other domain. Data frames are matched by column name.
         sample_weight : array of shape (n_source,), default=None
-            How often each source row counts. A row that counts 0 is left out, and its weight is 0.
+            How often each source row counts. Weights that are all whole numbers are counts: weighting a row by three
+            and repeating it three times are the same fit, what is chosen by cross-validation included. Other weights
+            say only how much a row counts beside the others: their scale changes nothing, they are taken to sum to
+            the number of rows with positive weight. A row of weight 0 is left out, and its weight is 0.
         """
         forget_fit(self)
         rows = check_source(self, X)
@@ -83,34 +91,49 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         self._check_parameters()
         if target is None:
             warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected", 2)
-            return self._constant(len(rows), counts)
-        goal_rows = check_target(self, target, X)
+            return self._constant(rows, rows, counts)
+        target_rows = check_target(self, target, X)
         if self._is_one():
-            return self._constant(len(rows), counts)
-        dtype = np.result_type(rows, goal_rows)
+            return self._constant(rows, target_rows, counts)
+        dtype = np.result_type(rows, target_rows)
         rng = generator(self.random_state)
         source = empirical(rows.astype(dtype, copy=False), counts, rng)
-        goal = empirical(goal_rows.astype(dtype, copy=False), None, rng)
-        self.center_, self.scale_, spread = pooled_scale(source, goal, self.standardize)
-        if not spread:
+        sample = empirical(target_rows.astype(dtype, copy=False), None, rng)
+        if not self._set_scale(source, sample):
             warnings.warn(
                 "Every source and target row is the same, so there is nothing to tell them apart by: "
                 "every weight is 1.",
                 NoShiftWarning,
                 stacklevel=2,
             )
-            return self._constant(len(rows), counts)
-        scaled = self._scaled(source), self._scaled(goal)
-        self.median_distance_ = median_distance(*scaled)
+            return self._constant(rows, target_rows, counts)
         with one_blas_thread():
-            raw = self._fit(*scaled, rng).astype(np.float64)
-            self.raw_mean_ = self._raw_mean(raw, *scaled)
-        self.constant_ = False
+            raw = self._fit_samples(source, sample, rng)
         self._keep(raw, source, counts)
+        self.balance_ = self._column_balance(rows, target_rows, counts)
+        self._warn_of_unseen_cells(source, sample)
         return self
+
+    def _set_scale(self, source: Empirical, target: Empirical) -> bool:
+        """Center and scale of the columns; whether any column varies."""
+        self.center_, self.scale_, varies = pooled_scale(source, target, self.standardize)
+        return varies
+
+    def _fit_samples(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
+        """Fit on merged rows, whose scale is set; the raw ratio on the distinct source rows."""
+        scaled = self._scaled(source), self._scaled(target)
+        self.median_distance_ = median_distance(*scaled)
+        raw = self._fit(*scaled, rng).astype(np.float64)
+        self.raw_mean_ = self._raw_mean(raw, *scaled)
+        self.constant_ = False
+        return raw
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
         raise NotImplementedError
+
+    def _column_balance(self, rows: FloatArray, target_rows: FloatArray, counts: FloatArray | None) -> Balance:
+        names = getattr(self, "feature_names_in_", None)
+        return column_balance(rows, target_rows, self.weights_, counts, None if names is None else list(names))
 
     def _raw_mean(self, raw: FloatArray, source: Empirical, target: Empirical) -> float:
         """The mean that theory puts at one: over the source for the plain ratio."""
@@ -123,12 +146,17 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         """Whether the ratio asked for is one everywhere, whatever the rows."""
         return False
 
-    def _constant(self, n_rows: int, counts: FloatArray | None) -> Self:
+    def _constant(self, rows: FloatArray, target_rows: FloatArray, counts: FloatArray | None) -> Self:
+        self._keep_ones(len(rows), counts)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.balance_ = self._column_balance(rows, target_rows, counts)
+        return self
+
+    def _keep_ones(self, n_rows: int, counts: FloatArray | None) -> None:
         self.constant_ = True
         self.weights_: FloatArray = np.ones(n_rows) if counts is None else np.where(counts > 0, 1.0, 0.0)
         self.raw_mean_ = self.source_mean_ = 1.0
         self.effective_sample_size_ = effective_sample_size(counted(self.weights_, counts))
-        return self
 
     def _keep(self, raw: FloatArray, source: Empirical, counts: FloatArray | None) -> None:
         if not np.isfinite(raw).all() or not (raw > 0).any():
@@ -152,6 +180,20 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
             )
         self._warn_of_raw_mean()
 
+    def _warn_of_unseen_cells(self, source: Empirical, target: Empirical) -> None:
+        share, cell = unseen_cells(source, target)
+        if not share:
+            return
+        names = getattr(self, "feature_names_in_", [f"column {i}" for i in range(target.rows.shape[1])])
+        named = ", ".join(f"{name} = {value:g}" for name, value in zip(names, target.rows[cell], strict=True))
+        warnings.warn(
+            f"{type(self).__name__}: {share:.0%} of the target rows have a combination of values that no source row "
+            f"has; the most common is ({named}). No weight can stand for such rows: what is learned from the weighted "
+            "source says nothing about them. Collect source rows like them, merge levels, or leave such rows out.",
+            UnseenCellsWarning,
+            stacklevel=3,
+        )
+
     def _warn_of_raw_mean(self) -> None:
         if not 0.5 <= self.raw_mean_ <= 2:
             warnings.warn(
@@ -163,7 +205,7 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
             )
 
     def _scaled(self, sample: Empirical) -> Empirical:
-        return Empirical(self._scale_rows(sample.rows), sample.mass, sample.position)
+        return sample.with_rows(self._scale_rows(sample.rows))
 
     def _scale_rows(self, rows: FloatArray) -> FloatArray:
         return ((rows - self.center_) / self.scale_).astype(rows.dtype, copy=False)
@@ -222,26 +264,18 @@ class GaussianRatio(InductiveRatio):
         if self.width is not None:
             check_grid("width", self.width)
 
-    def _basis(self, target: Empirical) -> tuple[FloatArray, FloatArray]:
-        """Centres (scaled) and the falling grid of widths."""
+    def _basis(self, target: Empirical) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Centers (scaled), the distinct target row that each of them is (-1: a given one), and falling widths."""
         if self.centers is None:
-            # The rows of an `Empirical` are shuffled already: the first ones are a draw without replacement.
-            self.centers_ = target.rows[: self.n_centers].copy()
+            cells = covering_rows(target, self.n_centers, self.median_distance_)
+            self.centers_ = target.rows[cells].copy()
         else:
             given = check_centers(self.centers, self)
             self.centers_ = self._scale_rows(given.astype(target.rows.dtype, copy=False))
-        if self.width is not None:
-            return self.centers_, check_grid("width", self.width)
-        return self.centers_, self.median_distance_ * WIDTH_FACTORS
-
-    def _fold_of_centers(self, fold_of_target: IntArray) -> IntArray:
-        """The target fold each centre was drawn from; -1 for centres that were given.
-
-        A held-out row must not serve as a centre in its own fold: a basis function is at its largest on its own
-        centre, so the score would praise narrow widths.
-        """
-        n_centers = len(self.centers_)
-        return fold_of_target[:n_centers] if self.centers is None else np.full(n_centers, -1)
+            cells = np.full(len(given), -1, dtype=np.intp)
+        self._center_cells = cells
+        widths = self.median_distance_ * WIDTH_FACTORS if self.width is None else check_grid("width", self.width)
+        return self.centers_, cells, widths
 
     def _ratio(self, rows: FloatArray) -> FloatArray:
         return self._reach_and_ratio(rows)[1]
@@ -264,24 +298,36 @@ class GaussianRatio(InductiveRatio):
         return reach, values
 
 
+def fold_of_centers(cells: IntArray, fold_of_cells: IntArray) -> IntArray:
+    """The fold with which each center is held out; -1 for centers that always stay.
+
+    A held-out row must not serve as a center in its own fold: a basis function is at its largest on its own center,
+    so the score would praise narrow widths. A center stays where an equal row is in another fold.
+    """
+    return np.where(cells >= 0, fold_of_cells[cells], -1)
+
+
+def unseen_cells(source: Empirical, target: Empirical) -> tuple[float, int]:
+    """Share of the target rows whose combination of values the source lacks, and the most common one's place.
+
+    Zero unless both tables are discrete, and the share is more than sampling explains: by Good and Turing, the cells
+    that a sample happens to lack have about as much mass as those of which it has a single row.
+    """
+    if source.units.max() == 1 or target.units.max() == 1:
+        return 0.0, 0
+    known = {row.tobytes() for row in source.rows + 0.0}  # adding zero turns −0 into 0
+    unseen = np.array([row.tobytes() not in known for row in target.rows + 0.0])
+    share = float(target.mass[unseen].sum())
+    single = float(np.sum(source.counts == 1)) / source.n_rows
+    if share <= max(UNSEEN_SHARE, UNSEEN_TIMES * single):
+        return 0.0, 0
+    return share, int(np.argmax(np.where(unseen, target.mass, 0)))
+
+
 def require_reach(reach: float) -> None:
     """An error where the largest mean kernel value of a source row is practically zero."""
     if reach <= FAR_CENTER:
         raise NoOverlapError(NO_OVERLAP.format(f"the largest mean kernel value of a source row is {reach:.1e}"))
-
-
-def number_of_folds(*samples: Empirical, at_most: int = 5) -> int:
-    """As many folds as asked for, or as the smallest sample has distinct rows.
-
-    Rows of an `Empirical` are shuffled already, so dealing them out in turn is dealing at random.
-    """
-    n_folds = min(at_most, *(len(sample) for sample in samples))
-    if n_folds < 2:
-        raise InputError(
-            "Validation by folds needs at least two distinct rows in the source and in the target. Give more rows, or "
-            "fix what is to be chosen (width=, reg=)."
-        )
-    return n_folds
 
 
 NO_OVERLAP = (

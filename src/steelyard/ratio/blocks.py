@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from steelyard.arrays import FloatArray
+from steelyard.arrays import FloatArray, IntArray
 from steelyard.check import check_block
+from steelyard.empirical import Empirical
 from steelyard.errors import InputError, InputTypeError
 from steelyard.kernels import basis_moments
 from steelyard.target import Target
@@ -43,17 +44,19 @@ class TableSummary:
 
     def __init__(self, table: BlockTable, n_sample: int, rng: np.random.Generator) -> None:
         self.count, self.mean, self.squares = 0, np.zeros(0), np.zeros(0)
-        keys, sample = np.zeros(0), None
+        keys, sample, fold = np.zeros(0), None, np.zeros(0, dtype=np.intp)
         for block in table:
+            running = self.count + np.arange(len(block))
             self._add(block.astype(np.float64, copy=False))
             # Each row draws a number; the rows with the smallest ones are an even sample, whatever the blocks.
             drawn = np.append(keys, rng.random(len(block)))
             rows = block if sample is None else np.concatenate([sample, block])
             smallest = np.argsort(drawn, kind="stable")[:n_sample]
             keys, sample = drawn[smallest], rows[smallest]
+            fold = np.append(fold, running % N_FOLDS)[smallest]
         if sample is None or self.count < 2 * N_FOLDS:
             raise InputError(f"{table.name}: the blocks hold {self.count} rows, at least {2 * N_FOLDS} are needed.")
-        self.sample = sample
+        self.sample, self.sample_fold = sample, fold
 
     @property
     def variance(self) -> FloatArray:
@@ -107,18 +110,35 @@ class FoldMoments:
         return self.first[width, fold] / self.counts[fold], self.second[width, fold] / self.counts[fold]
 
 
-def fold_scores(source: FoldMoments, target: FoldMoments, regs: FloatArray, eta: float) -> FloatArray:
-    """Held-out J' of the rounded ratio for every width and reg, from the folds' sums alone; smaller is better."""
+def common_fold(sample: Empirical, fold_of_rows: IntArray) -> IntArray:
+    """The fold of each distinct row of a sample; -1 where equal rows are in several."""
+    low = np.full(len(sample), N_FOLDS, dtype=np.intp)
+    high = np.full(len(sample), -1, dtype=np.intp)
+    np.minimum.at(low, sample.position, fold_of_rows)
+    np.maximum.at(high, sample.position, fold_of_rows)
+    return np.where(low == high, low, -1)
+
+
+def fold_scores(
+    source: FoldMoments, target: FoldMoments, regs: FloatArray, eta: float, of_centers: IntArray
+) -> FloatArray:
+    """Held-out J' of the rounded ratio for every width and reg, from the folds' sums alone; smaller is better.
+
+    Centers that were sampled from a fold (`of_centers`) are not used while it is held out.
+    """
     n_widths = len(source.first)
     scores = np.zeros((n_widths, len(regs)))
     for w in range(n_widths):
         for f in range(N_FOLDS):
+            used = np.flatnonzero(of_centers != f)
+            square = np.ix_(used, used)
             first, second_target = target.without(w, f)
             second = (1 - eta) * source.without(w, f)[1] + eta * second_target
-            values, vectors = np.linalg.eigh(second)
-            coef = ((vectors.T @ first) / (np.maximum(values, 0) + regs[:, None])) @ vectors.T
+            values, vectors = np.linalg.eigh(second[square])
+            coef = ((vectors.T @ first[used]) / (np.maximum(values, 0) + regs[:, None])) @ vectors.T
             coef = np.maximum(coef, 0)  # (regs, b)
             held_first, held_target = target.within(w, f)
             held = (1 - eta) * source.within(w, f)[1] + eta * held_target
-            scores[w] += np.einsum("ri,ij,rj->r", coef, held, coef, optimize=True) / 2 - coef @ held_first
+            scores[w] += np.einsum("ri,ij,rj->r", coef, held[square], coef, optimize=True) / 2
+            scores[w] -= coef @ held_first[used]
     return scores / N_FOLDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,16 @@ from steelyard.arrays import FloatArray
 from steelyard.check import check_count
 from steelyard.empirical import Empirical
 from steelyard.errors import InputTypeError
-from steelyard.ratio.base import InductiveRatio, number_of_folds
+from steelyard.folds import FoldParts, assign_folds, number_of_folds
+from steelyard.ratio.base import InductiveRatio
 from steelyard.weightable import require_weight_parameter
 
 # Beyond so many columns the products of all pairs are more than the rows can bear; then the columns alone are used.
 MOST_COLUMNS_SQUARED = 50
 # e^±50 stands for infinity: no sample can tell such odds apart.
 LARGEST_LOGIT = 50.0
+# Rows that stand for several are listed up to so many rows of a domain.
+MOST_REPEATED = 1_000_000
 
 
 class ClassifierRatio(InductiveRatio):
@@ -74,29 +78,35 @@ class ClassifierRatio(InductiveRatio):
             )
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
-        rows = np.concatenate([source.rows, target.rows])
-        domain = np.repeat([0, 1], [len(source), len(target)])
-        mass = np.concatenate([source.mass, target.mass])
-        uniform = source.uniform and target.uniform
-        counts = None if uniform else np.concatenate([s.mass * len(s) for s in (source, target)])
         n_folds = number_of_folds(source, target, at_most=self.n_folds)
-        fold = np.concatenate([np.arange(len(sample)) % n_folds for sample in (source, target)])
-        scores = np.empty(len(rows))
+        parts = [assign_folds(sample, n_folds, rng) for sample in (source, target)]
+        log_odds = [np.empty(len(part.cell)) for part in parts]
+        both = list(zip((source, target), parts, log_odds, strict=True))
         for f in range(n_folds):
-            kept, held = fold != f, fold == f
-            scores[held] = _log_odds(self._classifier(rows, domain, counts, kept), rows[held])
-        self.classifier_ = self._classifier(rows, domain, counts, np.ones(len(rows), dtype=bool))
+            classifier = self._classifier([training_rows(sample, part, f) for sample, part, _ in both])
+            for sample, part, found in both:
+                held = part.fold == f
+                found[held] = _log_odds(classifier, sample.rows[part.cell[held]])
+        self.classifier_ = self._classifier([training_rows(sample, part, None) for sample, part, _ in both])
         # Each domain has mass one, so the calibrated odds are the ratio itself, whatever the lengths of the tables.
-        self.slope_, self.intercept_ = _logistic_curve(scores, domain, mass * len(rows) / 2)
-        return self._calibrated(scores[: len(source)])
+        domain = np.repeat([0, 1], [len(found) for found in log_odds])
+        mass = np.concatenate([part.mass for part in parts])
+        size = (source.n_rows + target.n_rows) / 2
+        self.slope_, self.intercept_ = calibration_line(np.concatenate(log_odds), domain, mass * size)
+        # Equal rows of different folds are seen by different classifiers; they share the mean of their ratios.
+        return parts[0].mean_of_cells(self._calibrated(log_odds[0]), source)
 
     def _scale_rows(self, rows: FloatArray) -> FloatArray:
         return rows  # the classifier sees the columns as they are
 
-    def _classifier(self, rows: FloatArray, domain: FloatArray, counts: FloatArray | None, kept: FloatArray) -> Any:
+    def _classifier(self, domains: Sequence[tuple[FloatArray, FloatArray]]) -> Any:
+        """A classifier fitted to source and target rows, each with the number of rows that it stands for."""
+        rows = np.concatenate([rows for rows, _ in domains])
+        weights = np.concatenate([weights for _, weights in domains])
+        domain = np.repeat([0, 1], [len(rows) for rows, _ in domains])
         classifier = _default(rows.shape[1]) if self.estimator is None else clone(self.estimator)
-        weights = {} if counts is None else {require_weight_parameter(classifier): counts[kept]}
-        return classifier.fit(rows[kept], domain[kept], **weights)
+        keywords = {} if np.all(weights == 1) else {require_weight_parameter(classifier): weights}
+        return classifier.fit(rows, domain, **keywords)
 
     def _calibrated(self, scores: FloatArray) -> FloatArray:
         logits = self.slope_ * scores + self.intercept_
@@ -106,7 +116,26 @@ class ClassifierRatio(InductiveRatio):
         return self._calibrated(_log_odds(self.classifier_, rows))
 
 
-def _logistic_curve(scores: FloatArray, domain: FloatArray, weights: FloatArray) -> tuple[float, float]:
+def training_rows(sample: Empirical, parts: FoldParts, without: int | None) -> tuple[FloatArray, FloatArray]:
+    """Rows of a domain to learn from, one fold left out (None: all), and the weight of each, one on average.
+
+    A row that stands for several is repeated, because weights are not the same to every learner: a tree with at least
+    20 rows in a leaf cannot divide ten merged rows, however much they weigh. Only where counts are so large that the
+    list would not fit are the weights left to stand for them.
+    """
+    kept = np.ones(len(parts.cell), dtype=bool) if without is None else parts.fold != without
+    cell, mass = parts.cell[kept], parts.mass[kept]
+    counts = np.maximum(1, np.rint(mass / sample.mass[cell] * sample.counts[cell])).astype(np.intp)
+    if counts.sum() > MOST_REPEATED:
+        counts = np.ones_like(counts)
+    weights = (mass / counts).repeat(counts)
+    weights = weights / weights.mean()
+    # Counts of a plain table give weights of one up to rounding; then the learner is called without any.
+    even = np.ptp(weights) < 1e-9
+    return sample.rows[cell.repeat(counts)], np.ones_like(weights) if even else weights
+
+
+def calibration_line(scores: FloatArray, domain: FloatArray, weights: FloatArray) -> tuple[float, float]:
     """Slope and intercept of the log-odds as a line in the scores.
 
     A slope below zero means that on rows it has not seen the classifier does worse than chance: then nothing is known

@@ -8,13 +8,14 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dsyrk
 
-from steelyard.arrays import BoolArray, FloatArray
+from steelyard.arrays import BoolArray, FloatArray, IntArray
 from steelyard.check import check_range
 from steelyard.empirical import Empirical
 from steelyard.errors import NoOverlapError
+from steelyard.folds import FoldParts, assign_folds, number_of_folds
 from steelyard.kernels import basis_moments, blocks, gaussian
 from steelyard.qp import Certificate
-from steelyard.ratio.base import FAR_CENTER, NO_OVERLAP, GaussianRatio, number_of_folds
+from steelyard.ratio.base import FAR_CENTER, NO_OVERLAP, GaussianRatio, fold_of_centers
 
 
 def mixture_proportions(
@@ -129,13 +130,18 @@ class KLIEP(GaussianRatio):
         check_range("tol", self.tol, 0, open_low=True)
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
-        _, widths = self._basis(target)
+        _, center_cells, widths = self._basis(target)
         means, _ = basis_moments(source.rows, source.mass, self.centers_, widths, second=False)
         chosen = 0
         if len(widths) > 1:
             self.widths_ = widths
+            parts = assign_folds(target, number_of_folds(target), rng)
+            of_centers = fold_of_centers(center_cells, parts.fold_of_cells(len(target)))
             self.scores_ = np.array(
-                [self._held_out(target, width, mean) for width, mean in zip(widths, means[:, 0], strict=True)]
+                [
+                    self._held_out(target, width, mean, parts, of_centers)
+                    for width, mean in zip(widths, means[:, 0], strict=True)
+                ]
             )
             chosen = int(np.argmax(self.scores_))
         self.width_ = float(widths[chosen])
@@ -162,24 +168,25 @@ class KLIEP(GaussianRatio):
         basis /= means[near]
         return near, basis if _covers(basis) else None
 
-    def _held_out(self, target: Empirical, width: float, means: FloatArray) -> float:
+    def _held_out(
+        self, target: Empirical, width: float, means: FloatArray, parts: FoldParts, of_centers: IntArray
+    ) -> float:
         near, basis = self._reachable(target, width, means)
         if basis is None:
             return -np.inf
-        n_folds = number_of_folds(target)
-        fold = np.arange(len(target)) % n_folds
-        fold_of_near = self._fold_of_centers(fold)[near]
         total = 0.0
-        for f in range(n_folds):
-            kept, held, columns = fold != f, fold == f, fold_of_near != f
+        for f in range(parts.n_folds):
+            mass = parts.masses(len(target), without=f)
+            kept, columns = mass > 0, of_centers[near] != f
             train = basis[np.ix_(kept, columns)]
             if not columns.any() or not _covers(train):
                 return -np.inf
-            share = target.mass[kept] / target.mass[kept].sum()
             # Selection needs no more than four digits of the likelihood.
-            proportions, _ = mixture_proportions(train, share, max(self.tol, 1e-4))
+            proportions, _ = mixture_proportions(train, mass[kept] / mass.sum(), max(self.tol, 1e-4))
+            held = parts.fold == f
             with np.errstate(divide="ignore"):
-                total += float(target.mass[held] @ np.log(basis[np.ix_(held, columns)] @ proportions))
+                likelihood = np.log(basis[np.ix_(parts.cell[held], columns)] @ proportions)
+            total += float(parts.mass[held] @ likelihood)
         return total
 
 

@@ -106,9 +106,9 @@ class KMM(RatioEstimator):
         check_count("max_rank", self.max_rank)
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
-        n = len(source)
+        n = source.n_rows
         self.width_ = self.median_distance_ if self.width is None else float(self.width)
-        counts = n * source.mass  # how often each distinct row counts; all one for a plain table
+        counts = n * source.mass  # rows that each distinct row stands for; all one where no row is repeated
         slack = (np.sqrt(n) - 1) / np.sqrt(n) if self.slack is None else self.slack
         if self.w_max <= 1 - slack:
             raise ParameterError(
@@ -118,7 +118,7 @@ class KMM(RatioEstimator):
         # In x = counts · w the problem with repeated rows is the plain one with other bounds and ridge.
         bounds = BoxSlab(counts * self.w_max, n * (1 - slack), n * (1 + slack))
         ridge = self.ridge / counts
-        if n <= DENSE_ROWS:
+        if len(source) <= DENSE_ROWS:
             x, self.certificate_ = self._solve_dense(source, target, ridge, bounds)
         else:
             # The middle of what the mean weight may be lies inside the box and inside the slab.
@@ -134,7 +134,7 @@ class KMM(RatioEstimator):
         kernel = gaussian(rows, rows, self.width_)
         kernel = (kernel + kernel.T) / 2
         kernel[np.diag_indices(len(rows))] = 1 + ridge
-        linear = len(source) * kernel_means(source.rows, target, self.width_)
+        linear = source.n_rows * kernel_means(source.rows, target, self.width_)
         return solve_box_slab(kernel, linear, bounds, self.tol)
 
     def _solve_low_rank(
@@ -146,12 +146,12 @@ class KMM(RatioEstimator):
         start: FloatArray,
         rng: np.random.Generator,
     ) -> tuple[FloatArray, Certificate]:
-        tol = factor_tolerance(len(source))
+        tol = factor_tolerance(source.n_rows)
         low_rank = pivoted_cholesky(source.rows, self.width_, rng, max_rank=self.max_rank, tol=tol)
         return solve_box_slab_low_rank(
             low_rank.factor,
             np.maximum(ridge, LEAST_RIDGE),
-            len(source) * _projected_means(source, target, self.width_, low_rank),
+            source.n_rows * _projected_means(source, target, self.width_, low_rank),
             bounds,
             start,
             tol=self.tol,

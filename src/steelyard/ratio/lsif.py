@@ -10,11 +10,12 @@ from steelyard.arrays import BoolArray, FloatArray, IntArray
 from steelyard.check import check_grid, check_range
 from steelyard.empirical import Empirical
 from steelyard.errors import NoOverlapError
+from steelyard.folds import assign_folds, number_of_folds
 from steelyard.kernels import basis_moments
 from steelyard.qp import Certificate, solve_non_negative
-from steelyard.ratio.base import FAR_CENTER, NO_OVERLAP, REGS, GaussianRatio, number_of_folds
+from steelyard.ratio.base import FAR_CENTER, NO_OVERLAP, REGS, GaussianRatio, fold_of_centers
 
-# A ratio has mean one over the source; a fit this far above is none.
+# A ratio has mean one over the source; a fit this many times above or below is none.
 MEAN_LIMIT = 2.0
 
 
@@ -77,33 +78,40 @@ class LSIF(GaussianRatio):
             check_grid("reg", self.reg)
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
-        centers, widths = self._basis(target)
+        centers, center_cells, widths = self._basis(target)
         # h is at most one, so a larger reg than that leaves no coefficient.
         regs = REGS[REGS <= 1] if self.reg is None else check_grid("reg", self.reg)
         search = len(widths) * len(regs) > 1
         n_folds = number_of_folds(source, target) if search else 1
-        fold_source, fold_target = np.arange(len(source)) % n_folds, np.arange(len(target)) % n_folds
-        first, _ = basis_moments(
-            target.rows, target.mass, centers, widths, second=False, fold=fold_target, n_folds=n_folds
+        parts = [assign_folds(sample, n_folds, rng) for sample in (source, target)]
+        (means, second), (first, _) = (
+            basis_moments(
+                sample.rows[part.cell],
+                part.mass,
+                centers,
+                widths,
+                second=sample is source,
+                fold=part.fold,
+                n_folds=n_folds,
+            )
+            for sample, part in zip((source, target), parts, strict=True)
         )
-        means, second = basis_moments(source.rows, source.mass, centers, widths, fold=fold_source, n_folds=n_folds)
         w, r = 0, 0
         if search:
             self.widths_, self.regs_ = widths, regs
-            mass: tuple[FloatArray, FloatArray] = (
-                np.bincount(fold_source, source.mass).astype(np.float64),
-                np.bincount(fold_target, target.mass).astype(np.float64),
-            )
-            of_centers = self._fold_of_centers(fold_target)
-            self.scores_ = np.array(
-                [
-                    [held_out(second[i], first[i], means[i], mass, of_centers, reg, self.tol) for reg in regs]
-                    for i in range(len(widths))
-                ]
-            )
+            mass = tuple(np.bincount(part.fold, part.mass).astype(np.float64) for part in parts)
+            of_centers = fold_of_centers(center_cells, parts[1].fold_of_cells(len(target)))
+            found = [
+                [held_out(second[i], first[i], means[i], mass, of_centers, reg, self.tol) for reg in regs]
+                for i in range(len(widths))
+            ]
+            self.scores_ = np.array([[score for score, _ in row] for row in found])
             if not np.isfinite(self.scores_).any():
                 raise NoOverlapError(NO_OVERLAP.format("no width and reg give a ratio whose mean is near one"))
-            w, r = (int(k) for k in np.unravel_index(np.argmin(self.scores_), self.scores_.shape))
+            low = np.array([[mean < 1 / MEAN_LIMIT for _, mean in row] for row in found])
+            # Where every fit has too small a mean, the best of them is still an answer, with a warning.
+            lawful = np.where(low & np.isfinite(self.scores_[~low]).any(), np.inf, self.scores_)
+            w, r = (int(k) for k in np.unravel_index(np.argmin(lawful), lawful.shape))
         self.width_, self.reg_ = float(widths[w]), float(regs[r])
         self.coef_, self.certificate_ = sparse_coefficients(
             second[w].sum(axis=0), first[w].sum(axis=0), self.reg_, self.tol
@@ -130,29 +138,31 @@ def held_out(
     second: FloatArray,
     first: FloatArray,
     means: FloatArray,
-    mass: tuple[FloatArray, FloatArray],
-    fold_of_centers: IntArray,
+    mass: tuple[FloatArray, ...],
+    of_centers: IntArray,
     reg: float,
     tol: float,
-) -> float:
-    """Mean held-out J' over the folds, from the folds' sums alone.
+) -> tuple[float, float]:
+    """Mean held-out J' over the folds, from the folds' sums alone, and the least mean of a fit over its source rows.
 
     `second` and `first` are Σ mass·ψψᵀ over the source and Σ mass·ψ over the target, per fold, `means` Σ mass·ψ over
     the source; `mass` the share of each domain that lies in each fold. Centres drawn from a fold are not used while
-    it is held out.
+    it is held out (`of_centers` has their folds).
 
-    Infinite where a fit's mean over its own source rows is off by more than `MEAN_LIMIT`. Such a fit has a boundless
-    coefficient where target rows but hardly any source rows are; held-out rows of that kind would praise it.
+    Infinite where a fit's mean over its own source rows is above `MEAN_LIMIT`. Such a fit has a boundless coefficient
+    where target rows but hardly any source rows are; held-out rows of that kind would praise it. A mean far below one
+    is a sign of the same: all of the fit went to where the source is not.
     """
     total_second, total_first = second.sum(axis=0), first.sum(axis=0)
     mass_source, mass_target = mass
-    score = 0.0
+    score, least = 0.0, np.inf
     for f in range(len(second)):
         rest_second = (total_second - second[f]) / (1 - mass_source[f])
         rest_first = (total_first - first[f]) / (1 - mass_target[f])
-        coef, certificate = sparse_coefficients(rest_second, rest_first, reg, tol, fold_of_centers != f)
+        coef, certificate = sparse_coefficients(rest_second, rest_first, reg, tol, of_centers != f)
         mean = (means.sum(axis=0) - means[f]) @ coef / (1 - mass_source[f])
         if not certificate.solved or mean > MEAN_LIMIT:
-            return np.inf
+            return np.inf, float(mean)
+        least = min(least, float(mean))
         score += coef @ second[f] @ coef / 2 / mass_source[f] - first[f] @ coef / mass_target[f]
-    return float(score / len(second))
+    return float(score / len(second)), least

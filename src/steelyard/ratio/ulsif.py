@@ -7,12 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from steelyard.arrays import FloatArray, one_blas_thread
+from steelyard.arrays import FloatArray, IntArray, one_blas_thread
 from steelyard.check import check_grid, check_range, forget_fit, generator
 from steelyard.empirical import Empirical, empirical
 from steelyard.errors import InputError, NoOverlapError
-from steelyard.ratio.base import NO_OVERLAP, REGS, GaussianRatio, median_distance, mixture_scale
-from steelyard.ratio.blocks import BlockTable, FoldMoments, TableSummary, fold_scores
+from steelyard.ratio.base import NO_OVERLAP, REGS, GaussianRatio, fold_of_centers, median_distance, mixture_scale
+from steelyard.ratio.blocks import BlockTable, FoldMoments, TableSummary, common_fold, fold_scores
 from steelyard.ratio.leave_one_out import Moments, leave_one_out, ratio_moments
 
 
@@ -102,10 +102,10 @@ class RULSIF(GaussianRatio):
             check_grid("reg", self.reg)
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
-        centers, widths = self._basis(target)
+        centers, center_cells, widths = self._basis(target)
         regs = REGS if self.reg is None else check_grid("reg", self.reg)
         moments = ratio_moments(source, target, centers, widths, self.eta_)
-        w, r = self._choose(source, target, widths, regs, moments)
+        w, r = self._choose(source, target, center_cells, widths, regs, moments, rng)
         self.width_, self.reg_ = float(widths[w]), float(regs[r])
         self.coef_ = rounded_ridge(moments.second(w, self.eta_), moments.first[w], self.reg_)
         raw = self._ratio_on_source(source)
@@ -113,17 +113,25 @@ class RULSIF(GaussianRatio):
         return np.minimum(raw, self._largest())
 
     def _choose(
-        self, source: Empirical, target: Empirical, widths: FloatArray, regs: FloatArray, moments: Moments
+        self,
+        source: Empirical,
+        target: Empirical,
+        center_cells: IntArray,
+        widths: FloatArray,
+        regs: FloatArray,
+        moments: Moments,
+        rng: np.random.Generator,
     ) -> tuple[int, int]:
         if len(widths) == len(regs) == 1:
             return 0, 0
-        if min(len(source), len(target)) < 2:
+        if min(source.n_units, target.n_units) < 2:
             raise InputError(
-                "Choosing width and reg needs at least two distinct rows in the source and in the target; "
-                f"got {len(source)} and {len(target)}. Give width= and reg=, or more rows."
+                "Choosing width and reg needs at least two rows in the source and in the target that are not "
+                f"duplicates of one another; got {source.n_units} and {target.n_units}. Give width= and reg=, or more "
+                "rows."
             )
         self.widths_, self.regs_ = widths, regs
-        self.scores_ = leave_one_out(source, target, self.centers_, widths, regs, self.eta_, moments)
+        self.scores_ = leave_one_out(source, target, self.centers_, center_cells, widths, regs, self.eta_, moments, rng)
         return _least(self.scores_)
 
     def _is_one(self) -> bool:
@@ -156,20 +164,23 @@ class RULSIF(GaussianRatio):
         samples = [self._scaled(empirical(s.sample, None, rng)) for s in summaries]
         self.median_distance_ = median_distance(samples[0], samples[1])
         with one_blas_thread():
-            self._fit_from_sums(tables, samples[1])
+            self._fit_from_sums(tables, samples[1], summaries[1].sample_fold)
             self._means_of_blocks(tables)
         self._warn_of_raw_mean()
         return self
 
-    def _fit_from_sums(self, tables: tuple[BlockTable, BlockTable], target_sample: Empirical) -> None:
-        centers, widths = self._basis(target_sample)
+    def _fit_from_sums(
+        self, tables: tuple[BlockTable, BlockTable], target_sample: Empirical, fold_of_rows: IntArray
+    ) -> None:
+        centers, center_cells, widths = self._basis(target_sample)
         regs = REGS if self.reg is None else check_grid("reg", self.reg)
         on_source = FoldMoments(tables[0], self._scale_rows, centers, widths)
         on_target = FoldMoments(tables[1], self._scale_rows, centers, widths, second=self.eta_ > 0)
         w = r = 0
         if len(widths) * len(regs) > 1:
             self.widths_, self.regs_ = widths, regs
-            self.scores_ = fold_scores(on_source, on_target, regs, self.eta_)
+            of_centers = fold_of_centers(center_cells, common_fold(target_sample, fold_of_rows))
+            self.scores_ = fold_scores(on_source, on_target, regs, self.eta_, of_centers)
             w, r = _least(self.scores_)
         self.width_, self.reg_ = float(widths[w]), float(regs[r])
         source_first, source_second = on_source.without(w, None)

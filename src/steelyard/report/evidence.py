@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from steelyard.arrays import FloatArray, IntArray
-from steelyard.diagnose.findings import ColumnShift
+from steelyard.balance import column_balance
+from steelyard.diagnose.findings import Findings
 from steelyard.encode import Encoding
 from steelyard.tables import Column, Frame
 from steelyard.weights import effective_sample_size
@@ -42,7 +43,7 @@ class Marginal:
 
 @dataclass(frozen=True)
 class Balance:
-    """Standardised difference of one feature to the target, without and with weights."""
+    """Absolute standardized difference of one column to the target, without and with weights."""
 
     name: str
     before: float
@@ -75,20 +76,19 @@ def gather(
     source: Frame,
     target: Frame,
     encoding: Encoding,
-    columns: tuple[ColumnShift, ...],
+    findings: Findings,
     weights: FloatArray | None,
     rng: np.random.Generator,
 ) -> Evidence:
     """Numbers for the pictures, from two matched frames and the weights of the source rows (None: there are none)."""
     a, b = encoding.transform(source), encoding.transform(target)
-    shown = [column.name for column in columns[:N_MARGINALS]]
-    order = {column.name: place for place, column in enumerate(columns)}
+    shown = [column.name for column in findings.columns[:N_MARGINALS]]
     return Evidence(
         None if weights is None else weight_histogram(weights),
         len(source),
         None if weights is None else effective_sample_size(weights),
         tuple(marginal(source[name], target[name], weights) for name in shown),
-        _balance(a, b, weights, encoding, order),
+        _balance(findings, a, b, encoding.feature_names),
         *_map(a, b, weights, rng),
     )
 
@@ -160,19 +160,12 @@ def _bin_shares(column: Column, edges: tuple[float, ...], weights: FloatArray | 
     return tuple((found / max(weights.sum(), 1e-300)).tolist())
 
 
-def _balance(
-    a: FloatArray, b: FloatArray, weights: FloatArray | None, encoding: Encoding, order: dict[str, int]
-) -> tuple[Balance, ...]:
-    spread = np.sqrt((a.var(axis=0) + b.var(axis=0)) / 2)
-    unit = np.where(spread > 0, spread, np.inf)
-    before = (b.mean(axis=0) - a.mean(axis=0)) / unit
-    after = None if weights is None else (b.mean(axis=0) - weights @ a / weights.sum()) / unit
-    names, columns = encoding.feature_names, encoding.feature_columns
-    chosen = sorted(range(len(names)), key=lambda i: (-round(abs(float(before[i])), 9), order[columns[i]]))
-    return tuple(
-        Balance(names[i], abs(float(before[i])), None if after is None else abs(float(after[i])))
-        for i in chosen[:N_BALANCED]
-    )
+def _balance(findings: Findings, a: FloatArray, b: FloatArray, names: list[str]) -> tuple[Balance, ...]:
+    """The columns of which most is left first; where there are no weights, those that differ most."""
+    if findings.balance:
+        return tuple(Balance(c.name, abs(c.before), abs(c.after)) for c in findings.balance[:N_BALANCED])
+    found = column_balance(a, b, np.ones(len(a)), columns=names).by_column()
+    return tuple(Balance(c.name, abs(c.before), None) for c in found[:N_BALANCED])
 
 
 def _map(

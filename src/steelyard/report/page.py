@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+from steelyard.balance import balance_in_words
 from steelyard.compare import Comparison
 from steelyard.diagnose import Findings
 from steelyard.report import svg, words
@@ -46,6 +47,7 @@ def render(
         findings=findings,
         evidence=evidence,
         comparison=comparison,
+        unbalanced=balance_in_words(findings.balance),
         headline=words.headline(findings, comparison),
         kind=words.kind(findings),
         scores=[] if comparison is None else words.scores(comparison),

@@ -199,7 +199,7 @@ def love_plot(found: Sequence[Balance]) -> Markup:
             if value is not None:
                 named = tag("title", f"{b.name}, {when}: {value:.2f}")
                 parts.append(tag("circle", named, cx=across(value), cy=y, r=4.5, class_=kind))
-    axis = bottom_axis(across, bottom, "standardised difference to the target")
+    axis = bottom_axis(across, bottom, "standardized difference to the target")
     return picture(bottom + BOTTOM, "Differences before and after weighting", *parts, *axis)
 
 

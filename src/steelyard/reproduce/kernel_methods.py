@@ -15,8 +15,8 @@ import numpy as np
 from steelyard.arrays import FloatArray
 from steelyard.candidates import Candidates, FixedWeights, Tables
 from steelyard.errors import ParameterError
-from steelyard.folds import Judge
 from steelyard.onestep import OneStepClassifier, OneStepRegressor
+from steelyard.onestep_selection import ValidationWeights
 from steelyard.ratio import RULSIF, ULSIF
 from steelyard.reproduce.plan import Setting
 from steelyard.weights import flatten
@@ -70,27 +70,27 @@ def _powers(low: float, high: float, per_decade: int) -> FloatArray:
 class _FixedWeights:
     """Mixed into a one-step estimator: the weights are there before the predictor is fitted."""
 
-    def _candidates(self: Any, tables: Tables, judge: Judge) -> list[Candidates]:
-        weightings = self._weightings(judge)
+    def _candidates(self: Any, tables: Tables, validation: ValidationWeights) -> list[Candidates]:
+        weightings = self._weightings(validation)
         return [
             FixedWeights(self._make_loss, tables, width, weightings, self._regs()) for width in self._widths(tables)
         ]
 
 
 class _ERM(_FixedWeights):
-    def _weightings(self, judge: Judge) -> FloatArray:
-        return np.ones((1, len(judge.source)))
+    def _weightings(self, validation: ValidationWeights) -> FloatArray:
+        return np.ones((1, len(validation.source)))
 
 
 class _EIWERM(_FixedWeights):
-    def _weightings(self, judge: Judge) -> FloatArray:
-        weights = judge.fit(ULSIF)
-        return np.stack([flatten(weights, flattening, judge.source.mass) for flattening in STEPS])
+    def _weightings(self, validation: ValidationWeights) -> FloatArray:
+        weights = validation.fit(ULSIF)
+        return np.stack([flatten(weights, flattening, validation.source.mass) for flattening in STEPS])
 
 
 class _RIWERM(_FixedWeights):
-    def _weightings(self, judge: Judge) -> FloatArray:
-        return np.stack([judge.fit(RULSIF, float(eta)) for eta in STEPS])
+    def _weightings(self, validation: ValidationWeights) -> FloatArray:
+        return np.stack([validation.fit(RULSIF, float(eta)) for eta in STEPS])
 
 
 class ERMRegressor(_ERM, OneStepRegressor):

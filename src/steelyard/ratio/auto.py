@@ -1,0 +1,306 @@
+"""The ratio estimator that fits the table, chosen by a held-out score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from steelyard.arrays import FloatArray, one_openmp_thread
+from steelyard.balance import Balance, column_balance
+from steelyard.check import check_count
+from steelyard.empirical import Empirical
+from steelyard.errors import NoOverlapError
+from steelyard.folds import FoldParts, assign_folds, number_of_folds
+from steelyard.kernels import basis_moments, blocks, gaussian
+from steelyard.ratio.base import NO_OVERLAP, InductiveRatio, fold_of_centers
+from steelyard.ratio.domain_classifiers import (
+    BoostedOdds,
+    BoundedCalibration,
+    LinearOdds,
+    fit_odds,
+    held_out_log_odds,
+)
+from steelyard.ratio.ulsif import ULSIF, rounded_ridge
+from steelyard.weights import effective_sample_size
+
+EVEN, KERNEL, LINEAR, BOOSTED = "even weights", "uLSIF", "linear classifier", "boosted classifier"
+# η of the relative density ratio by which candidates are compared.
+ETA = 0.1
+# Boosted trees do not compete where a domain has fewer rows.
+LEAST_BOOSTED = 200
+# On few rows the folds decide much of a cross-fitted weight: they are drawn several times, and the weights averaged.
+FEW_ROWS, N_DRAWS = 3000, 3
+# The mean of the ratio over the source is the share of the target that lies where the source is.
+LEAST_MEAN = 0.01
+
+Draw = tuple[FoldParts, FoldParts]
+
+
+@dataclass(frozen=True)
+class RatioCandidate:
+    """How one way to estimate the density ratio did on held-out rows.
+
+    Attributes
+    ----------
+    name : which one.
+    score : least-squares score J' of the cross-fitted ratio (see `AutoRatio`); smaller is better, −½ is that of even
+        weights.
+    error : standard error of the difference to the best score, row by row.
+    effective_sample_size : of the cross-fitted weights.
+    mean_difference : mean standardized difference of the columns that the cross-fitted weights leave.
+    """
+
+    name: str
+    score: float
+    error: float
+    effective_sample_size: float
+    mean_difference: float
+
+
+@dataclass(frozen=True, eq=False)
+class _CrossFitted:
+    """Held-out ratios of a candidate: on the parts of the source and of the target, for every draw of the folds."""
+
+    on_source: Sequence[FloatArray]
+    on_target: Sequence[FloatArray]
+    calibration: BoundedCalibration | None = None
+
+
+class AutoRatio(InductiveRatio):
+    """The density ratio w(x) = p_target(x) / p_source(x) by the estimator that fits the table.
+
+    No estimator of the ratio is best everywhere: sums of Gaussians (uLSIF) follow smooth shifts in a few columns and
+    say next to nothing of sixty columns of categories, where a domain classifier is excellent. Four candidates
+    compete: `ULSIF`, a linear and a boosted domain classifier (calibrated; see Notes), and even weights. Each gives
+    the ratio of every row by a fit that has not seen it, in five folds of both domains.
+
+    The criterion that serves all of them is RuLSIF's least-squares score of the relative density ratio
+    w_η = w / (1 − η + ηw) with η = 0.1, w scaled to mean one over the source:
+
+        J' = ½(1−η) mean_source w_η² + ½η mean_target w_η² − mean_target w_η,
+
+    up to a constant half the squared error to the true w_η. It is a relative one because the score of the plain
+    ratio (η = 0) is a mean of squares of weights, which a handful of rows decide; w_η is at most 1/η. Among the
+    candidates within one standard error of the best, row by row, the most even one is taken.
+
+    Parameters
+    ----------
+    n_folds : int, default=5
+        Number of folds.
+    random_state : int, Generator or None, default=None
+        For the folds. With fewer than 3,000 rows in a domain they are drawn three times and the weights averaged.
+
+    Attributes
+    ----------
+    weights_ : one weight per source row, ≥ 0, mean one: those of the chosen candidate.
+    chosen_ : name of the chosen candidate.
+    candidates_ : tuple of `RatioCandidate`, the best score first.
+    balance_ : `Balance` of the columns under the *cross-fitted* weights of the chosen candidate.
+    raw_mean_, effective_sample_size_ : as in `RULSIF`.
+
+    Notes
+    -----
+    The boosted classifier has the linear log-odds as one more column; it learns from at most 5,000 rows of a domain,
+    and competes where both have at least 200. Both classifiers are calibrated by a line in their held-out log-odds,
+    which are not followed beyond the largest ½/√n share of the n source rows. Weights of a classifier are
+    cross-fitted ones, those of uLSIF come from the fit on all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from steelyard import AutoRatio, Target
+    >>> rng = np.random.default_rng(0)
+    >>> source, target = rng.integers(0, 3, (300, 2)), rng.integers(0, 3, (300, 2)).clip(1)
+    >>> ratio = AutoRatio(random_state=0).fit(source, target=Target(target))
+    >>> len(ratio.candidates_), bool(ratio.balance_.mean_after < ratio.balance_.mean_before)
+    (4, True)
+    """
+
+    standardize = False
+
+    def __init__(self, *, n_folds: int = 5, random_state: Any = None) -> None:
+        self.n_folds = n_folds
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        check_count("n_folds", self.n_folds, low=2)
+
+    def _scale_rows(self, rows: FloatArray) -> FloatArray:
+        return rows  # every candidate scales as it needs
+
+    def _fit_samples(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
+        samples = source, target
+        draws = _draw_folds(samples, self.n_folds, rng)
+        boosted = min(source.n_rows, target.n_rows) >= LEAST_BOOSTED
+        found = {EVEN: _even(draws)}
+        with one_openmp_thread():
+            kernel, found[KERNEL] = _cross_fitted_ulsif(samples, draws, rng)
+            found |= _cross_fitted_classifiers(samples, draws, boosted=boosted)
+            weights = {name: _cell_weights(fit, draws, source) for name, fit in found.items()}
+            balances = {name: _balance(samples, weights[name]) for name in found}
+            self.candidates_ = _compared(found, samples, draws, weights, balances)
+            self.chosen_ = _chosen(self.candidates_)
+            self._keep_winner(samples, draws[0], kernel, found[self.chosen_])
+        self._cross_fitted_balance = balances[self.chosen_]
+        self.constant_ = False
+        raw = self._ratio(source.rows) if self.chosen_ == KERNEL else weights[self.chosen_]
+        self.raw_mean_ = float(source.mass @ raw)
+        if self.raw_mean_ < LEAST_MEAN:
+            why = f"the fitted ratio has mean {self.raw_mean_:.1e} over the source, where one is expected"
+            raise NoOverlapError(NO_OVERLAP.format(why))
+        return raw
+
+    def _keep_winner(
+        self, samples: tuple[Empirical, Empirical], parts: Draw, kernel: ULSIF, winner: _CrossFitted
+    ) -> None:
+        """The chosen candidate as a function of new rows, fitted on all rows."""
+        self.ratio_: Any = None
+        self.calibration_ = winner.calibration
+        if self.chosen_ == KERNEL:
+            self.ratio_ = kernel
+        elif self.chosen_ in (LINEAR, BOOSTED):
+            self.ratio_ = fit_odds(samples, parts, None, boosted=self.chosen_ == BOOSTED)[-1]
+
+    def _column_balance(self, rows: FloatArray, target_rows: FloatArray, counts: FloatArray | None) -> Balance:
+        found = super()._column_balance(rows, target_rows, counts)
+        if self.constant_:
+            return found
+        cross_fitted = self.__dict__.pop("_cross_fitted_balance")
+        return Balance(found.columns, cross_fitted.before, cross_fitted.after, cross_fitted.noise)
+
+    def _ratio(self, rows: FloatArray) -> FloatArray:
+        if self.ratio_ is None:
+            return np.ones(len(rows))
+        if self.calibration_ is not None:
+            return self.calibration_.ratio(self.ratio_.log_odds(rows))
+        return np.asarray(self.ratio_._ratio(self.ratio_._scale_rows(rows)))
+
+
+def _draw_folds(samples: tuple[Empirical, Empirical], at_most: int, rng: np.random.Generator) -> list[Draw]:
+    n_folds = number_of_folds(*samples, at_most=at_most)
+    n_draws = N_DRAWS if min(sample.n_rows for sample in samples) < FEW_ROWS else 1
+    return [(assign_folds(samples[0], n_folds, rng), assign_folds(samples[1], n_folds, rng)) for _ in range(n_draws)]
+
+
+def _even(draws: Sequence[Draw]) -> _CrossFitted:
+    source, target = ([np.ones(len(draw[side].cell)) for draw in draws] for side in (0, 1))
+    return _CrossFitted(source, target)
+
+
+def _cross_fitted_classifiers(
+    samples: tuple[Empirical, Empirical], draws: Sequence[Draw], *, boosted: bool
+) -> dict[str, _CrossFitted]:
+    log_odds = [held_out_log_odds(samples, draw, boosted=boosted) for draw in draws]
+    mass = [np.concatenate([draw[side].mass for draw in draws]) / len(draws) for side in (0, 1)]
+    found = {}
+    for name, kind in ((LINEAR, LinearOdds), (BOOSTED, BoostedOdds))[: 1 + boosted]:
+        pooled = [np.concatenate([odds[kind][side] for odds in log_odds]) for side in (0, 1)]
+        calibration = BoundedCalibration().fit(pooled, mass, samples[0].n_rows)
+        on = [[calibration.ratio(odds[kind][side]) for odds in log_odds] for side in (0, 1)]
+        found[name] = _CrossFitted(on[0], on[1], calibration)
+    return found
+
+
+def _cross_fitted_ulsif(
+    samples: tuple[Empirical, Empirical], draws: Sequence[Draw], rng: np.random.Generator
+) -> tuple[ULSIF, _CrossFitted]:
+    """Width and reg are chosen once, by leave-one-out on all rows; the coefficients are fitted without each fold."""
+    ratio = ULSIF()
+    ratio._check_parameters()
+    ratio._set_scale(*samples)
+    ratio._fit_samples(*samples, rng)
+    found = [_held_out_ulsif(ratio, samples, draw) for draw in draws]
+    return ratio, _CrossFitted([on[0] for on in found], [on[1] for on in found])
+
+
+def _held_out_ulsif(ratio: ULSIF, samples: tuple[Empirical, Empirical], parts: Draw) -> Sequence[FloatArray]:
+    scaled = [ratio._scale_rows(sample.rows) for sample in samples]
+    width = np.array([ratio.width_])
+    (_, second), (first, _) = (
+        basis_moments(
+            rows[part.cell], part.mass, ratio.centers_, width, second=needed, fold=part.fold, n_folds=part.n_folds
+        )
+        for rows, part, needed in zip(scaled, parts, (True, False), strict=True)
+    )
+    of_centers = fold_of_centers(ratio._center_cells, parts[1].fold_of_cells(len(samples[1])))
+    mass = [np.bincount(part.fold, part.mass) for part in parts]
+    found = [np.empty(len(part.cell)) for part in parts]
+    for f in range(parts[0].n_folds):
+        used = np.flatnonzero(of_centers != f)
+        rest_second = (second[0].sum(axis=0) - second[0, f])[np.ix_(used, used)] / (1 - mass[0][f])
+        rest_first = (first[0].sum(axis=0) - first[0, f])[used] / (1 - mass[1][f])
+        coef = rounded_ridge(rest_second, rest_first, ratio.reg_)
+        for rows, part, values in zip(scaled, parts, found, strict=True):
+            held = np.flatnonzero(part.fold == f)
+            for block in blocks(len(held)):
+                some = held[block]
+                values[some] = gaussian(rows[part.cell[some]], ratio.centers_[used], ratio.width_) @ coef
+    return found
+
+
+def _cell_weights(fit: _CrossFitted, draws: Sequence[Draw], source: Empirical) -> FloatArray:
+    """Cross-fitted ratio of each distinct source row, averaged over the draws of the folds."""
+    return np.mean([draw[0].mean_of_cells(on, source) for draw, on in zip(draws, fit.on_source, strict=True)], axis=0)
+
+
+def _balance(samples: tuple[Empirical, Empirical], weights: FloatArray) -> Balance:
+    source, target = samples
+    usable = weights if weights.any() else np.ones(len(weights))
+    rows = target.rows if target.uniform else np.repeat(target.rows, target.counts, axis=0)
+    return column_balance(source.rows, rows, usable, source.mass)
+
+
+def _compared(
+    found: dict[str, _CrossFitted],
+    samples: tuple[Empirical, Empirical],
+    draws: Sequence[Draw],
+    weights: dict[str, FloatArray],
+    balances: dict[str, Balance],
+) -> tuple[RatioCandidate, ...]:
+    """Held-out scores, and the standard error of each one's difference to the best, row by row."""
+    terms = {
+        name: _score_terms(fit, samples, draws, float(samples[0].mass @ weights[name])) for name, fit in found.items()
+    }
+    scores = {
+        name: float(sum(sample.mass @ term for sample, term in zip(samples, both, strict=True)))
+        for name, both in terms.items()
+    }
+    best = min(scores, key=scores.__getitem__)
+    candidates = []
+    for name in found:
+        variance = 0.0
+        for sample, own, others in zip(samples, terms[name], terms[best], strict=True):
+            difference = own - others
+            variance += float(sample.mass @ np.square(difference - sample.mass @ difference)) / sample.n_units
+        size = effective_sample_size(weights[name] * samples[0].mass) if weights[name].any() else 0.0
+        candidates.append(RatioCandidate(name, scores[name], float(np.sqrt(variance)), size, balances[name].mean_after))
+    return tuple(sorted(candidates, key=lambda c: c.score))
+
+
+def _score_terms(
+    fit: _CrossFitted, samples: tuple[Empirical, Empirical], draws: Sequence[Draw], mean: float
+) -> tuple[FloatArray, FloatArray]:
+    """What each distinct row of source and target adds to J', averaged over the draws of the folds."""
+
+    def relative(values: FloatArray) -> FloatArray:
+        scaled = values / mean if mean > 0 else np.zeros_like(values)
+        return scaled / (1 - ETA + ETA * scaled)
+
+    on_source = [
+        draw[0].mean_of_cells(0.5 * (1 - ETA) * np.square(relative(on)), samples[0])
+        for draw, on in zip(draws, fit.on_source, strict=True)
+    ]
+    on_target = [
+        draw[1].mean_of_cells(0.5 * ETA * np.square(relative(on)) - relative(on), samples[1])
+        for draw, on in zip(draws, fit.on_target, strict=True)
+    ]
+    return np.mean(on_source, axis=0), np.mean(on_target, axis=0)
+
+
+def _chosen(candidates: Sequence[RatioCandidate]) -> str:
+    """The most even of those within one standard error of the best."""
+    near = [c for c in candidates if c.score <= candidates[0].score + c.error]
+    return max(near, key=lambda c: (c.effective_sample_size, c.name == EVEN)).name

@@ -1,0 +1,215 @@
+"""AutoRatio: the right estimator for the table, the same one whatever the seed, at no more than its fair cost."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from steelyard import ULSIF, AutoRatio, ClassifierRatio, WeightedRegressor, cross_fitted_balance
+from steelyard.balance import balance_in_words, column_balance
+from steelyard.data import gaussian_pair, mixed_tables
+from steelyard.errors import InputTypeError, NoOverlapError, RawMeanWarning
+from steelyard.ratio import KMM
+from steelyard.ratio.auto import BOOSTED, ETA, EVEN, KERNEL, LINEAR
+from steelyard.ratio.domain_classifiers import BoundedCalibration
+
+pytestmark = pytest.mark.filterwarnings("ignore::steelyard.errors.SteelyardWarning")
+
+
+@pytest.fixture(scope="module")
+def linear_draws():
+    return [mixed_tables(shift="linear", random_state=seed) for seed in range(2)]
+
+
+@pytest.fixture(scope="module")
+def product_draws():
+    return [mixed_tables(shift="products", random_state=seed) for seed in range(2)]
+
+
+def left(tables, ratio):
+    """Share of the mean difference of the columns that cross-fitted weights leave."""
+    if isinstance(ratio, AutoRatio):
+        balance = ratio.fit(tables.X, target=tables.X_target).balance_
+    else:
+        balance = cross_fitted_balance(ratio, tables.X, target=tables.X_target)
+    return balance.mean_after / balance.mean_before
+
+
+def linear_ratio():
+    return ClassifierRatio(make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)), random_state=0)
+
+
+def test_the_generator_is_what_it_says(linear_draws, product_draws):
+    for tables in (*linear_draws, *product_draws):
+        assert tables.X.shape == tables.X_target.shape == (1500, 60)
+        balance = column_balance(tables.X, tables.X_target, np.ones(1500))
+        assert 0.10 <= balance.mean_before <= 0.18
+        # The true ratio balances: what is left is noise.
+        true = column_balance(tables.X, tables.X_target, tables.ratio)
+        assert np.mean(np.abs(true.after) < 2 * true.noise) > 0.85
+        assert tables.ratio.mean() == pytest.approx(1, abs=0.25)
+
+
+def test_sixty_columns_of_numbers_and_categories_are_balanced(linear_draws):
+    shares = [left(tables, AutoRatio(random_state=0)) for tables in linear_draws]
+    assert np.mean(shares) <= 0.35
+    assert max(shares) <= 0.45
+    assert left(linear_draws[0], ULSIF(random_state=0)) > 0.5  # which is why there is a choice
+
+
+def test_shifts_through_products_are_seen(product_draws):
+    ours = np.mean([left(tables, AutoRatio(random_state=0)) for tables in product_draws])
+    others = [np.mean([left(tables, ratio) for tables in product_draws]) for ratio in (ULSIF(), linear_ratio())]
+    assert ours < min(others)
+
+
+def test_smooth_shifts_in_few_columns_go_to_the_kernels():
+    pair = gaussian_pair(1000, 1000, 2, shift=0.5, scale=0.8, random_state=0)
+    ratio = AutoRatio(random_state=0).fit(pair.X, target=pair.X_target)
+    assert ratio.chosen_ == KERNEL
+    truth = pair.ratio(pair.X)
+    assert np.mean(np.square(ratio.weights_ - truth)) < 0.2 * np.mean(np.square(1 - truth))
+
+
+def test_without_a_shift_the_weights_are_even():
+    chosen = []
+    for seed in range(5):
+        pair = gaussian_pair(300, 300, 3, shift=0.0, scale=1.0, random_state=seed)
+        chosen.append(AutoRatio(random_state=0).fit(pair.X, target=pair.X_target).chosen_)
+    assert chosen.count(EVEN) >= 4
+
+
+def test_few_rows_have_no_boosting():
+    pair = gaussian_pair(150, 300, 2, random_state=0)
+    names = {c.name for c in AutoRatio(random_state=0).fit(pair.X, target=pair.X_target).candidates_}
+    assert names == {EVEN, KERNEL, LINEAR}
+    pair = gaussian_pair(200, 300, 2, random_state=0)
+    assert BOOSTED in {c.name for c in AutoRatio(random_state=0).fit(pair.X, target=pair.X_target).candidates_}
+
+
+def test_the_effective_sample_size_does_not_depend_on_the_seed_or_a_single_row(linear_draws):
+    tables = linear_draws[1]
+    seeds = [AutoRatio(random_state=s).fit(tables.X, target=tables.X_target).effective_sample_size_ for s in range(5)]
+    rows = np.random.default_rng(0).integers(len(tables.X), size=5)
+    without = [
+        AutoRatio(random_state=0).fit(np.delete(tables.X, row, axis=0), target=tables.X_target).effective_sample_size_
+        for row in rows
+    ]
+    for sizes in (seeds, without):
+        assert np.std(sizes, ddof=1) / np.mean(sizes) <= 0.05
+
+
+def test_the_score_is_the_squared_error_of_the_relative_ratio():
+    """Up to a constant, and in the mean over rows that were not seen: by brute force on the truth."""
+    pair = gaussian_pair(2000, 2000, 1, shift=0.5, scale=0.8, random_state=1)
+    found = {c.name: c for c in AutoRatio(random_state=0).fit(pair.X, target=pair.X_target).candidates_}
+    truth = pair.ratio(pair.X, ETA)
+    # The squared error of even weights under the mixture, less that of the best: half of it is the gap of the scores.
+    mixture = 1 - ETA + ETA * pair.ratio(pair.X)
+    even = 0.5 * np.mean(mixture * np.square(1 - truth))
+    assert found[EVEN].score == pytest.approx(-0.5)
+    assert found[EVEN].score - found[KERNEL].score == pytest.approx(even, rel=0.25)
+
+
+def test_prediction_is_the_function_behind_the_weights():
+    pair = gaussian_pair(600, 600, 2, shift=0.5, scale=0.8, random_state=0)
+    ratio = AutoRatio(random_state=0).fit(pair.X, target=pair.X_target)
+    assert ratio.chosen_ == KERNEL
+    np.testing.assert_allclose(ratio.predict(pair.X) / ratio.source_mean_, ratio.weights_)
+    tables = mixed_tables(600, 600, random_state=0)
+    ratio = AutoRatio(random_state=0).fit(tables.X, target=tables.X_target)
+    assert ratio.chosen_ in (LINEAR, BOOSTED)
+    assert np.corrcoef(ratio.predict(tables.X), ratio.weights_)[0, 1] > 0.8
+
+
+def test_disjoint_domains_are_an_error():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (300, 2))
+    with pytest.raises(NoOverlapError):
+        AutoRatio(random_state=0).fit(X, target=rng.uniform(5, 6, (300, 2)))
+    with pytest.warns(RawMeanWarning):  # nearer, but apart
+        AutoRatio(random_state=0).fit(X, target=rng.uniform(1.5, 2.5, (300, 2)))
+
+
+def test_it_is_the_default_of_weighted_estimators():
+    from sklearn.linear_model import Ridge
+
+    pair = gaussian_pair(200, 200, 2, random_state=0)
+    model = WeightedRegressor(Ridge()).fit(pair.X, pair.X[:, 0], target=pair.X_target)
+    assert isinstance(model.ratio_, AutoRatio)
+
+
+def test_the_calibration_is_bounded_where_hardly_any_source_row_is():
+    rng = np.random.default_rng(0)
+    log_odds = rng.normal(-0.5, 1, 400), rng.normal(0.5, 1, 400)
+    mass = np.full(400, 1 / 400), np.full(400, 1 / 400)
+    fitted = BoundedCalibration().fit(log_odds, mass, 400)
+    largest = np.sort(log_odds[0])[-10]  # ½/√400 of 400 rows are ten
+    assert fitted.largest_ == pytest.approx(largest)
+    np.testing.assert_allclose(fitted.ratio(np.array([largest, 9.0])), fitted.ratio(np.array([largest, largest])))
+    # log-odds of two Gaussians a standard deviation apart: slope one, intercept zero
+    assert fitted.slope_ == pytest.approx(1, abs=0.25)
+    assert fitted.intercept_ == pytest.approx(0, abs=0.2)
+
+
+# --- balance ---
+
+
+def test_balance_is_the_difference_of_means_in_pooled_standard_deviations():
+    rng = np.random.default_rng(0)
+    X, target, weights = rng.normal(size=(50, 3)), rng.normal(0.5, 2, size=(40, 3)), rng.exponential(size=50)
+    found = column_balance(X, target, weights)
+    unit = np.sqrt((X.var(axis=0) + target.var(axis=0)) / 2)
+    np.testing.assert_allclose(found.before, (target.mean(axis=0) - X.mean(axis=0)) / unit)
+    np.testing.assert_allclose(found.after, (target.mean(axis=0) - np.average(X, axis=0, weights=weights)) / unit)
+    assert [c.name for c in found.by_column()] == [f"x{i}" for i in np.argsort(-np.abs(found.after))]
+
+
+@pytest.mark.parametrize("ratio", [ULSIF(random_state=0), AutoRatio(random_state=0), KMM(random_state=0)])
+def test_every_ratio_estimator_has_its_balance(ratio):
+    pair = gaussian_pair(300, 300, 2, shift=0.5, scale=0.8, random_state=0)
+    balance = ratio.fit(pair.X, target=pair.X_target).balance_
+    assert balance.mean_after < 0.5 * balance.mean_before
+
+
+def test_cross_fitted_balance_by_hand():
+    from steelyard.folds import folds_of_table
+
+    pair = gaussian_pair(200, 200, 2, random_state=0)
+    ratio = ULSIF(width=1.0, reg=0.1, random_state=0)
+    found = cross_fitted_balance(ratio, pair.X, target=pair.X_target, n_folds=3, random_state=7)
+    rng = np.random.default_rng(7)
+    source, target = (folds_of_table(list(rows.T), 3, rng) for rows in (pair.X, pair.X_target))
+    weights = np.empty(200)
+    for f in range(3):
+        fit = ULSIF(width=1.0, reg=0.1, random_state=0)
+        fit.fit(pair.X[source != f], target=pair.X_target[target != f])
+        weights[source == f] = fit.predict(pair.X[source == f]) / fit.source_mean_
+    np.testing.assert_allclose(found.after, column_balance(pair.X, pair.X_target, weights).after)
+    with pytest.raises(InputTypeError, match="KMM has no predict"):
+        cross_fitted_balance(KMM(), pair.X, target=pair.X_target)
+
+
+def test_weights_that_leave_a_column_further_off_are_said_in_words():
+    rng = np.random.default_rng(0)
+    X, target = rng.normal(size=(400, 2)), rng.normal(size=(400, 2))
+    bad = np.exp(X[:, 1])
+    said = balance_in_words(column_balance(X, target, bad, columns=["age", "income"]).by_column())
+    assert said is not None
+    assert "1 of 2 columns further from the target" in said
+    assert "income" in said
+    assert balance_in_words(column_balance(X, target, np.ones(400)).by_column()) is None
+
+
+def test_huge_and_constant_columns_have_a_balance():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(1e9, 1, 100), np.ones(100)])
+    target = np.column_stack([rng.normal(1e9 + 1, 1, 100), np.ones(100)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = column_balance(X, target, np.ones(100))
+    assert found.before[0] == pytest.approx(1, abs=0.4)
+    assert found.after[1] == 0
