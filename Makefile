@@ -23,9 +23,11 @@ lint: $(VENV)/.full
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# OLD=FOLDER, a checkout of an older commit: this one's ratio estimators are timed beside its, too.
 bench: $(VENV)/.bench/.ready
 	$(VENV)/.bench/bin/python -m benchmarks.run $(BENCH)
 	$(VENV)/.bench/bin/python -m benchmarks.limit
+	$(if $(OLD),$(VENV)/.bench/bin/python -m benchmarks.before $(OLD) --out results/benchmarks/before.md)
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Steelyard needs Python 3.11 or newer; %s is %s. Try: make PYTHON=python3.11" % (sys.executable, sys.version.split()[0]))'

@@ -1,6 +1,6 @@
 """The benchmarks, tiny: that they run, that they compare the same thing, that an absent peer is a note."""
 
-import csv
+import re
 import sys
 from pathlib import Path
 
@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("psutil", reason="psutil (needed by the benchmarks) is not installed")
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks import cases, contestants, measure, run
+from benchmarks import before, cases, contestants, measure, run
 
-RESULTS = Path(__file__).parent.parent / "results" / "benchmarks" / "results.csv"
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results" / "benchmarks" / "results.csv"
 
 
 def test_contestants_solve_the_same_problem():
@@ -42,7 +43,75 @@ def test_an_absent_peer_is_a_note():
 
 
 def test_the_stored_results_are_of_the_cases():
-    with open(RESULTS, newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = run.read(RESULTS)
     assert {row["group"] for row in rows} == set(run.CASES) == set(cases.CASES)
     assert all(row["commit"] for row in rows)
+    assert {row["run"] for row in rows} <= {row["run"] for row in run.read(RESULTS.with_name("runs.csv"))}
+
+
+def stored(run_name, contestant, ratio):
+    names = {"group": "kmm", "case": "KMM", "n": "10", "d": "1", "threads": "1", "commit": "abc", "quality": ""}
+    numbers = {"cpu_seconds": "0.5", "times_ours": str(ratio), "peak_mb": "", "note": ""}
+    return {"run": run_name, "contestant": contestant} | names | numbers
+
+
+def test_a_run_replaces_its_own_rows_only():
+    earlier = [stored("one", "peer", 3), stored("two", "peer", 5)]
+    measured = {key: value for key, value in stored("", "peer", 4).items() if key != "run"}
+    rows = run.merged(earlier, [measured | {"threads": 1, "peak_mb": None}], "two")
+    assert [(row["run"], row["times_ours"]) for row in rows] == [("one", "3"), ("two", "4")]
+    assert rows[1] == stored("two", "peer", 4)  # as it is read from the file again
+
+
+def test_of_several_runs_the_least_favorable_ratio_is_quoted(tmp_path):
+    rows = [stored("one", "peer", 10), stored("two", "peer", 9.5)]
+    assert run.quoted(rows) == "9.5"
+    assert run.quoted([stored("one", "Steelyard float32", 0.7), stored("two", "Steelyard float32", 0.8)]) == "0.8"
+    assert run.quoted([stored("one", "peer", "")]) == ""
+    run.write(tmp_path / "results.csv", rows)
+    run.write(tmp_path / "runs.csv", [{"run": "one", "made_with": "Python 3"}])
+    pytest.importorskip("matplotlib")
+    run.report(tmp_path)
+    page = (tmp_path / "README.md").read_text()
+    assert "| A 0.500, B 0.500 | 9.5 | A 10.0, B 9.5 |" in page
+    assert "- A: one (commits abc; Python 3)\n- B: two" in page
+
+
+@pytest.mark.parametrize(
+    ("job", "n", "contestants"),
+    [
+        ("RuLSIF, 9×9, exact leave-one-out", 1000, ["densratio"]),
+        ("RuLSIF, 9×9, exact leave-one-out", 10_000, ["densratio"]),
+        ("KMM, ridge 0.001", 1000, ["piqp", "cvxopt"]),
+        ("KMM, no ridge", 3000, ["ADAPT, unsplit"]),
+        ("KMM, no ridge", 10_000, ["ADAPT, default (splits)", "skada"]),
+        ("KLIEP, 9 widths, 5 folds", 2000, ["densratio", "ADAPT"]),
+    ],
+)
+def test_the_readme_quotes_no_more_than_the_smallest_ratio(job, n, contestants):
+    method = job.split(",")[0]
+    lines = (ROOT / "README.md").read_text().replace("| the same | 10,000 |", "| RuLSIF | 10,000 |").splitlines()
+    (cells,) = [
+        cells
+        for cells in (line.split(" | ") for line in lines if line.startswith(f"| {method}"))
+        if cells[1:] and cells[1] == f"{n:,}"
+    ]
+    claims = [float(number) for number in re.findall(r"[0-9.]+", cells[-1].split("(")[0])]
+    entries = {entry[0]["contestant"]: entry for entry in run.entries(run.read(RESULTS)) if is_of(entry[0], job, n)}
+    measured = [float(run.quoted(entries[contestant])) for contestant in contestants]
+    assert all(len(entries[contestant]) > 1 for contestant in contestants)  # two machines or runs
+    for claim, ratio in zip(claims, measured, strict=True):
+        assert 0.94 * ratio < claim <= ratio
+
+
+def is_of(row, job, n):
+    return (row["case"], row["n"], row["d"]) == (job, str(n), "5")
+
+
+def test_an_older_commit_beside_this_one(tmp_path):
+    times = {name: [dict.fromkeys(before.names(), seconds)] * 3 for name, seconds in (("old", 1.0), ("new", 1.1))}
+    page = before.page({"old": "abc", "new": "def"}, times)
+    assert "at commit def and at the older commit abc" in page
+    assert page.count("| 1.000 | 1.100 | 1.10 (1.10 to 1.10) |") == 8
+    with pytest.raises(RuntimeError, match="imported"):  # no library there, so that another one would be timed
+        before.start(tmp_path)

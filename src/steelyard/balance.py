@@ -14,7 +14,6 @@ from steelyard.arrays import FloatArray
 from steelyard.check import generator, match_columns
 from steelyard.errors import InputTypeError, SteelyardWarning
 from steelyard.folds import folds_of_table
-from steelyard.weights import effective_sample_size
 
 # How many standard errors a column must be further off than before to be called so.
 SURE = 2.0
@@ -85,6 +84,7 @@ def column_balance(
     weights: FloatArray,
     counts: FloatArray | None = None,
     columns: Sequence[str] | None = None,
+    n_rows: int | None = None,
 ) -> Balance:
     """The balance of two tables of numbers under weights of the source rows.
 
@@ -94,6 +94,7 @@ def column_balance(
     weights : one weight per source row.
     counts : how often each source row counts.
     columns : names; by default x0, x1, …
+    n_rows : how many source rows the counts stand for; by default as many as there are rows.
 
     Examples
     --------
@@ -113,7 +114,9 @@ def column_balance(
     unit = np.where(unit > 0, unit, np.inf)  # a constant column is never off
     before, after = (0.0 - mean / unit for mean in means)
     spread = np.sqrt(np.maximum(shares[1] @ np.square(source) - means[1] ** 2, 0))
-    rows = 1 / effective_sample_size(shares[1]) + 1 / len(target)
+    # (Σ c w)² / Σ c w² with counts c: the effective sample size of the rows, however they are merged.
+    size = (n_rows or len(source)) / float(shares[0] @ np.square(weights)) * float(shares[0] @ weights) ** 2
+    rows = 1 / size + 1 / len(target)
     names = tuple(f"x{i}" for i in range(source.shape[1])) if columns is None else tuple(columns)
     return Balance(names, before, after, spread / unit * np.sqrt(rows))
 

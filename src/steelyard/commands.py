@@ -20,8 +20,8 @@ from steelyard.balance import Balance, ColumnBalance, balance_in_words, cross_fi
 from steelyard.compare import N_STEPS, paired_gain
 from steelyard.diagnose import Findings, diagnose
 from steelyard.encode import Encoding, in_words, is_number, learn_encoding, match_frames, mismatched
-from steelyard.errors import SteelyardWarning, TableError
-from steelyard.fitting import Run, fit_tables, predictions_csv, report, unseen_levels
+from steelyard.errors import SteelyardWarning, TableError, UnseenCellsWarning
+from steelyard.fitting import Run, fit_tables, predictions_csv, report, unseen_combinations, unseen_levels
 from steelyard.output import MARK, check_file, check_folder, csv_text, write_file, write_folder
 from steelyard.performance import Interval, bootstrap_t
 from steelyard.ratio import RULSIF, AutoRatio
@@ -107,8 +107,9 @@ def diagnose_files(
             progress.update(task, description="drawing the report")
             facts = {"source": str(source), "target": str(target), "seed": str(seed)}
             facts["rows looked at"] = f"{findings.n_source:,} and {findings.n_target:,}"
-            notes = unseen_levels(one, other)
-            page = report(findings, one, other, learn_encoding(one, other), None, None, facts, notes, seed)
+            encoding = learn_encoding(one, other)
+            notes = unseen_levels(one, other) + unseen_combinations(one, other, encoding)
+            page = report(findings, one, other, encoding, None, None, facts, notes, seed)
             files = dict(zip(DIAGNOSE_FILES, (findings.to_json() + "\n", page), strict=True))
             write_folder(out, files, source, target, made_by="diagnose", overwrite=overwrite)
         progress.remove_task(task)
@@ -190,6 +191,7 @@ def weigh_files(
         encoding = learn_encoding(one, other)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", SteelyardWarning)
+            warnings.simplefilter("ignore", UnseenCellsWarning)  # said below, by the names of the columns
             found = _weigh(encoding, encoding.transform(one), encoding.transform(other), eta, seed)
         progress.remove_task(task)
     weights, method, balance = found
@@ -206,6 +208,7 @@ def weigh_files(
         "out": str(out),
         "notes": [
             *unseen_levels(one, other),
+            *unseen_combinations(one, other, encoding),
             *(str(warning.message) for warning in said),
             *([] if unbalanced is None else [unbalanced]),
         ],

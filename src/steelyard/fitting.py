@@ -15,10 +15,12 @@ from steelyard.arrays import BoolArray, FloatArray, IntArray
 from steelyard.compare import Comparison, fit_best
 from steelyard.diagnose import Findings, diagnose
 from steelyard.diagnose.findings import BEYOND
+from steelyard.empirical import empirical
 from steelyard.encode import Encoding, in_words, is_number, learn_encoding, match_frames
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning, TableError
 from steelyard.output import csv_text
 from steelyard.ratio import default_ratio
+from steelyard.ratio.base import unseen_cells
 from steelyard.report import gather, render
 from steelyard.store import TableModel, model_files
 from steelyard.tables import Column, Frame
@@ -141,9 +143,10 @@ def fit_tables(
     one, other = match_frames(source.without(label), target.without(label), f"{names[0]} and {names[1]}")
     notes += stray_text(one) + unseen_levels(one, other)
     one = one.take(labels.present)
+    encoding = learn_encoding(one, other)
+    notes += unseen_combinations(one, other, encoding)
     advance("diagnosing")
     findings = diagnose(one, target=Target(other), random_state=seed)
-    encoding = learn_encoding(one, other)
     X, goal = encoding.transform(one), encoding.transform(other)
     fitted = fit_best(
         X,
@@ -238,6 +241,22 @@ def unseen_levels(source: Frame, target: Frame) -> list[str]:
                 "what they mean for the label cannot be learnt."
             )
     return notes
+
+
+def unseen_combinations(source: Frame, target: Frame, encoding: Encoding) -> list[str]:
+    """A note where target rows have combinations of values that no source row has, in a table of few levels."""
+    rng = np.random.default_rng(0)
+    ours, theirs = (empirical(encoding.transform(frame), None, rng) for frame in (source, target))
+    share, cell = unseen_cells(ours, theirs)
+    if not share:
+        return []
+    row = int(np.flatnonzero(theirs.position == cell)[0])
+    values = [(column, column.values[row], bool(column.present()[row])) for column in target.columns]
+    named = ", ".join(f"{c.name} = {in_words(c.kind, value) if known else 'missing'}" for c, value, known in values)
+    return [
+        f"{share:.0%} of the target rows have a combination of values that no source row has; the most common is "
+        f"({named}). No weight can stand for such rows: what is said of the target says nothing about them."
+    ]
 
 
 def report(

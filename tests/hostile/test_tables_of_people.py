@@ -148,23 +148,21 @@ def test_a_rare_class_is_never_lost_in_thedraw():
 
 
 def test_the_expected_score_covers_the_truth():
-    """Half a standard deviation of shift and a curve: the interval is that of target_performance.
+    """Half a standard deviation of shift and a plane: the interval is that of target_performance.
 
-    The one target row in a hundred that lies farthest out is left out: a smooth fit may be anything there.
+    A plane, because then a fit on four fifths of the rows, of which the interval is, is as good as one on all.
     """
     covered = 0
     for seed in range(5):
         rng = np.random.default_rng(1000 + seed)
         X, goal = rng.normal(size=(500, 2)), rng.normal([0.5, 0], 1, (500, 2))
-        y = X[:, 0] ** 2 + X[:, 1] + 0.3 * rng.normal(size=500)
+        y = X[:, 0] - X[:, 1] + 0.3 * rng.normal(size=500)
         found = fit_best(X, y, goal, classify=False, shifted=True)
         many = rng.normal([0.5, 0], 1, (20_000, 2))
-        errors = np.sort((found.plain_model.predict(many) - many[:, 0] ** 2 - many[:, 1]) ** 2) + 0.09
-        truth = errors[: int(0.99 * len(errors))].mean()  # what happens beyond the source nobody can know
+        truth = 0.09 + np.mean((found.plain_model.predict(many) - many[:, 0] + many[:, 1]) ** 2)
         interval = found.comparison.performance["plain"]
         assert not found.comparison.rough
-        # The model of the estimate has seen four fifths of the rows: a little slack above.
-        covered += interval.low * 0.9 <= truth <= interval.high * 1.1
+        covered += interval.low <= truth <= interval.high
     assert covered >= 4
 
 

@@ -222,3 +222,23 @@ def test_projecting_the_means_beats_exact_means_and_a_padded_diagonal():
     assert 4 * ours < excess(exact, plain)
     assert 4 * ours < excess(exact, plain + low_rank.residual)
     assert ours < excess(projected, plain + low_rank.residual)
+
+
+@pytest.mark.parametrize("slack", [None, 0.05])
+@pytest.mark.parametrize("levels", [3, 40])
+def test_repeated_rows_are_the_problem_of_all_rows(levels, slack):
+    """Ridge and slack are those of the N rows, not of the distinct ones: against the QP with every row in it."""
+    rng = np.random.default_rng(levels)
+    source = rng.integers(0, levels, (150, 1)).astype(float)
+    target = np.minimum(rng.integers(0, 2 * levels, (90, 1)), levels - 1).astype(float)
+    width, ridge, n = 0.5 * levels, 0.01, len(source)
+    fit = KMM(width=width, ridge=ridge, slack=slack, standardize=False, random_state=0).fit(source, target=target)
+    K = gaussian(source, source, width) + ridge * np.eye(n)
+    linear = n * gaussian(source, target, width).mean(axis=1)
+    epsilon = (np.sqrt(n) - 1) / np.sqrt(n) if slack is None else slack
+    bounds = BoxSlab(np.full(n, 1000.0), n * (1 - epsilon), n * (1 + epsilon))
+    solution, _ = reference(K, linear, bounds)
+    ours = fit.weights_ * fit.raw_mean_
+    objective = 0.5 * ours @ K @ ours - linear @ ours
+    assert objective == pytest.approx(0.5 * solution @ K @ solution - linear @ solution, rel=1e-6)
+    np.testing.assert_allclose(ours, solution, atol=5e-3)

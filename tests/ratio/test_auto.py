@@ -213,3 +213,19 @@ def test_huge_and_constant_columns_have_a_balance():
         found = column_balance(X, target, np.ones(100))
     assert found.before[0] == pytest.approx(1, abs=0.4)
     assert found.after[1] == 0
+
+
+def test_the_noise_of_a_balance_is_what_chance_leaves():
+    """Weights that are right: what is left has the standard deviation that `noise` says, merged rows or not."""
+    rng = np.random.default_rng(0)
+    left, noise = [], []
+    for _ in range(300):
+        X, target = (rng.random((200, 1)) < 0.3).astype(float), (rng.random((150, 1)) < 0.6).astype(float)
+        found = column_balance(X, target, np.where(X[:, 0] == 1, 2.0, 0.4 / 0.7))
+        left.append(found.after[0])
+        noise.append(found.noise[0])
+        cells, counts = np.unique(X, axis=0, return_counts=True)
+        merged = column_balance(cells, target, np.where(cells[:, 0] == 1, 2.0, 0.4 / 0.7), counts, n_rows=200)
+        assert merged.noise[0] == pytest.approx(found.noise[0])
+        assert merged.after[0] == pytest.approx(found.after[0])
+    assert np.std(left) == pytest.approx(np.mean(noise), rel=0.15)

@@ -53,6 +53,29 @@ def test_scores_equal_refitting_without_each_fold(eta):
             assert fit.scores_[w, r] == pytest.approx(np.mean(scores), abs=1e-10)
 
 
+@pytest.mark.parametrize("eta", [0.0, 0.3])
+def test_a_fold_is_scored_without_the_centers_sampled_from_it(eta):
+    widths, regs = [1.5, 0.7], [1.0, 0.01]
+    fit = RULSIF(eta, width=widths, reg=regs, n_centers=20, standardize=False, random_state=0)
+    fit.fit_blocks([PAIR.X], [PAIR.X_target])
+    centers = fit.centers_ + fit.center_  # not scaled, only centered
+    nearest = np.argmin(np.square(PAIR.X_target[:, None] - centers).sum(axis=2), axis=0)
+    np.testing.assert_allclose(PAIR.X_target[nearest], centers, atol=1e-12)
+    for w, width in enumerate(fit.widths_):
+        a, t = gaussian(PAIR.X, centers, width), gaussian(PAIR.X_target, centers, width)
+        for r, reg in enumerate(fit.regs_):
+            scores = []
+            for f in range(5):
+                used = nearest % 5 != f
+                out_a, out_t = np.arange(len(a)) % 5 == f, np.arange(len(t)) % 5 == f
+                A, T = a[np.ix_(~out_a, used)], t[np.ix_(~out_t, used)]
+                H = (1 - eta) * A.T @ A / len(A) + eta * T.T @ T / len(T)
+                beta = np.maximum(np.linalg.solve(H + reg * np.eye(used.sum()), T.mean(axis=0)), 0)
+                g, h = a[np.ix_(out_a, used)] @ beta, t[np.ix_(out_t, used)] @ beta
+                scores.append((1 - eta) * np.mean(g**2) / 2 + eta * np.mean(h**2) / 2 - np.mean(h))
+            assert fit.scores_[w, r] == pytest.approx(np.mean(scores), abs=1e-10)
+
+
 def test_default_grid_finds_the_true_ratio():
     fit = ULSIF(random_state=0).fit_blocks(SOURCE, TARGET)
     assert np.corrcoef(fit.predict(PAIR.X), PAIR.ratio(PAIR.X))[0, 1] > 0.95

@@ -250,7 +250,7 @@ def _balance(samples: tuple[Empirical, Empirical], weights: FloatArray) -> Balan
     source, target = samples
     usable = weights if weights.any() else np.ones(len(weights))
     rows = target.rows if target.uniform else np.repeat(target.rows, target.counts, axis=0)
-    return column_balance(source.rows, rows, usable, source.mass)
+    return column_balance(source.rows, rows, usable, source.mass, n_rows=source.n_rows)
 
 
 def _compared(

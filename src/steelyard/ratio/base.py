@@ -133,7 +133,8 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
 
     def _column_balance(self, rows: FloatArray, target_rows: FloatArray, counts: FloatArray | None) -> Balance:
         names = getattr(self, "feature_names_in_", None)
-        return column_balance(rows, target_rows, self.weights_, counts, None if names is None else list(names))
+        n_rows = None if counts is None else int(np.count_nonzero(counts))
+        return column_balance(rows, target_rows, self.weights_, counts, None if names is None else list(names), n_rows)
 
     def _raw_mean(self, raw: FloatArray, source: Empirical, target: Empirical) -> float:
         """The mean that theory puts at one: over the source for the plain ratio."""

@@ -32,7 +32,9 @@ def covering_rows(target: Empirical, n_centers: int, median_distance: float) -> 
     if n_centers >= len(rows):
         return np.arange(n_centers)
     pivots = _pivots(rows, n_centers, COVER_WIDTH * median_distance)
-    others = np.setdiff1d(np.arange(len(rows)), pivots)  # in random order: the distinct rows are shuffled
+    free = np.ones(len(rows), dtype=bool)
+    free[pivots] = False
+    others = np.flatnonzero(free)  # in random order: the distinct rows are shuffled
     return np.concatenate([pivots, others[: n_centers - len(pivots)]])
 
 

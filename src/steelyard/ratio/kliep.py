@@ -75,8 +75,8 @@ class KLIEP(GaussianRatio):
     """Kullback–Leibler importance estimation: the ratio of greatest target likelihood.
 
     Maximises mean_target log g(x) subject to mean_source g = 1, β ≥ 0, for g(x) = Σ β_l ψ_l(x) with Gaussian ψ_l
-    (survey, section 3.2). The width is chosen by the likelihood of held-out target rows (5 folds, whose
-    rows do not serve as centres meanwhile).
+    (survey, section 3.2). The width is chosen by mean_target log g − log mean_source g on held-out rows of both domains
+    (5 folds, whose rows do not serve as centers meanwhile).
 
     The fitted ratio has mean one over the source, to rounding. ``certificate_.gap`` bounds how far the likelihood
     is from the optimum.
@@ -94,7 +94,7 @@ class KLIEP(GaussianRatio):
     Attributes
     ----------
     weights_, raw_mean_, width_, coef_, centers_, effective_sample_size_ : as in `RULSIF`.
-    scores_ : held-out log-likelihood of each of ``widths_`` (−inf where some target row is out of reach of the
+    scores_ : held-out likelihood of each of ``widths_`` (−inf where some target row is out of reach of the
         source); absent where the width was given.
     certificate_ : `Certificate` of the fit.
 
@@ -131,27 +131,38 @@ class KLIEP(GaussianRatio):
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
         _, center_cells, widths = self._basis(target)
-        means, _ = basis_moments(source.rows, source.mass, self.centers_, widths, second=False)
+        n_folds = number_of_folds(source, target) if len(widths) > 1 else 1
+        parts = [assign_folds(sample, n_folds, rng) for sample in (source, target)]
+        by_fold, _ = basis_moments(
+            source.rows[parts[0].cell],
+            parts[0].mass,
+            self.centers_,
+            widths,
+            second=False,
+            fold=parts[0].fold,
+            n_folds=n_folds,
+        )
+        means = by_fold.sum(axis=1)
         chosen = 0
         if len(widths) > 1:
             self.widths_ = widths
-            parts = assign_folds(target, number_of_folds(target), rng)
-            of_centers = fold_of_centers(center_cells, parts.fold_of_cells(len(target)))
+            of_centers = fold_of_centers(center_cells, parts[1].fold_of_cells(len(target)))
+            mass = np.bincount(parts[0].fold, parts[0].mass).astype(np.float64)
             self.scores_ = np.array(
                 [
-                    self._held_out(target, width, mean, parts, of_centers)
-                    for width, mean in zip(widths, means[:, 0], strict=True)
+                    self._held_out(target, width, sums, mass, parts[1], of_centers)
+                    for width, sums in zip(widths, by_fold, strict=True)
                 ]
             )
             chosen = int(np.argmax(self.scores_))
         self.width_ = float(widths[chosen])
-        near, basis = self._reachable(target, self.width_, means[chosen, 0])
+        near, basis = self._reachable(target, self.width_, means[chosen])
         if basis is None:
             raise NoOverlapError(NO_OVERLAP.format("some target rows are out of reach of every source row"))
         proportions, self.certificate_ = mixture_proportions(basis, target.mass, self.tol)
         self.certificate_.require("KLIEP", self.tol)
         self.coef_ = np.zeros(len(self.centers_))
-        self.coef_[near] = proportions / means[chosen, 0, near]
+        self.coef_[near] = proportions / means[chosen, near]
         return self._ratio_on_source(source)
 
     def _reachable(self, target: Empirical, width: float, means: FloatArray) -> tuple[BoolArray, FloatArray | None]:
@@ -169,25 +180,41 @@ class KLIEP(GaussianRatio):
         return near, basis if _covers(basis) else None
 
     def _held_out(
-        self, target: Empirical, width: float, means: FloatArray, parts: FoldParts, of_centers: IntArray
+        self,
+        target: Empirical,
+        width: float,
+        sums: FloatArray,
+        mass: FloatArray,
+        parts: FoldParts,
+        of_centers: IntArray,
     ) -> float:
-        near, basis = self._reachable(target, width, means)
+        """Mean over the folds of mean_target log g − log mean_source g, on held-out rows of both domains.
+
+        With g scaled by the mean over *all* source rows, a narrow g that is large where the source happens to have few
+        rows would be praised. `sums` are those of ψ over the source rows of each fold, `mass` their shares.
+        """
+        near, basis = self._reachable(target, width, sums.sum(axis=0))
         if basis is None:
             return -np.inf
+        basis *= sums.sum(axis=0)[near]  # the plain basis: every fold has its own scale
         total = 0.0
         for f in range(parts.n_folds):
-            mass = parts.masses(len(target), without=f)
-            kept, columns = mass > 0, of_centers[near] != f
-            train = basis[np.ix_(kept, columns)]
+            held_mean = sums[f, near] / mass[f]
+            train_mean = (sums.sum(axis=0) - sums[f])[near] / (1 - mass[f])
+            columns = (of_centers[near] != f) & (train_mean > FAR_CENTER)
+            kept = parts.masses(len(target), without=f)
+            train = basis[np.ix_(kept > 0, columns)] / train_mean[columns]
             if not columns.any() or not _covers(train):
                 return -np.inf
             # Selection needs no more than four digits of the likelihood.
-            proportions, _ = mixture_proportions(train, mass[kept] / mass.sum(), max(self.tol, 1e-4))
+            proportions, _ = mixture_proportions(train, kept[kept > 0] / kept.sum(), max(self.tol, 1e-4))
+            coef = proportions / train_mean[columns]
             held = parts.fold == f
             with np.errstate(divide="ignore"):
-                likelihood = np.log(basis[np.ix_(parts.cell[held], columns)] @ proportions)
-            total += float(parts.mass[held] @ likelihood)
-        return total
+                likelihood = np.log(basis[np.ix_(parts.cell[held], columns)] @ coef)
+                total += float(parts.mass[held] @ likelihood)
+                total -= float(parts.mass[held].sum() * np.log(held_mean[columns] @ coef))
+        return total if np.isfinite(total) else -np.inf
 
 
 def _covers(basis: FloatArray) -> bool:

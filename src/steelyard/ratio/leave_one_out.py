@@ -241,7 +241,7 @@ def _without_each_pair_and_center(
     combination G (c h + u a + v t + s e_l).
     """
     pair = _PairSystem(basis, ridge, down, work)
-    e = ridge.vectors[own].T
+    e = np.ascontiguousarray(ridge.vectors[own].T)
     ae, te, ee = (ridge.inverse @ (e * other) for other in (pair.a, pair.t, e))
     y_a, y_t = pair.solve(ae, te)
     y_own = ee + down.source * y_a * ae + down.target * y_t * te
