@@ -9,10 +9,13 @@ import pytest
 import skops.io
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from steelyard import OneStepClassifier, WeightedClassifier, WeightedRegressor
+from steelyard import AutoRatio, OneStepClassifier, WeightedClassifier, WeightedRegressor
+from steelyard.data import gaussian_pair
 from steelyard.encode import learn_encoding
 from steelyard.errors import InputError, ModelError
 from steelyard.heldout import WEIGHTINGS, learners
+from steelyard.ratio import auto
+from steelyard.ratio.auto import BOOSTED, EVEN, KERNEL, LINEAR
 from steelyard.store import TRUSTED, TableModel, load_model, model_files, require_known
 from steelyard.tables import as_frame
 
@@ -69,6 +72,18 @@ def test_everything_the_comparison_can_choose_is_trusted(classify, tmp_path):
         for weighting in WEIGHTINGS:
             fitted = wrapper(learner, weighting.ratio(), weighting.flattening).fit(X, y, target=goal)
             assert set(skops.io.get_untrusted_types(data=skops.io.dumps(fitted))) <= set(TRUSTED)
+
+
+@pytest.mark.parametrize("name", [EVEN, KERNEL, LINEAR, BOOSTED])
+def test_every_ratio_that_can_be_chosen_is_trusted(name, monkeypatch):
+    pair = gaussian_pair(250, 250, 2, random_state=0)
+    monkeypatch.setattr(auto, "_chosen", lambda _: name)
+    fitted = AutoRatio(random_state=0).fit(pair.X, target=pair.X_target)
+    data = skops.io.dumps(fitted)
+    wanted = skops.io.get_untrusted_types(data=data)
+    assert set(wanted) <= set(TRUSTED)
+    loaded = skops.io.loads(data, trusted=wanted)
+    np.testing.assert_array_equal(loaded.predict(pair.X), fitted.predict(pair.X))
 
 
 def test_a_model_that_wants_other_types_is_not_loaded(model, tmp_path):

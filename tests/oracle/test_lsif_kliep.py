@@ -89,7 +89,7 @@ def test_kliep_held_out_score_equals_refitting_fold_by_fold():
             coef = proportions / mean
             on_source = a[np.ix_(folds[0] == f, used)] @ coef
             score += len(held) / len(b) * (np.log(held @ coef).mean() - np.log(on_source.mean()))
-        assert fit.scores_[w] == pytest.approx(score, abs=1e-3)  # selection solves to four digits of the training likelihood
+        assert fit.scores_[w] == pytest.approx(score, abs=1e-3)  # selection solves to four digits
 
 
 @pytest.mark.parametrize("seed", range(5))
