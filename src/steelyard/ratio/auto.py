@@ -32,7 +32,7 @@ ETA = 0.1
 # Boosted trees do not compete where a domain has fewer rows.
 LEAST_BOOSTED = 200
 # On few rows the folds decide much of a cross-fitted weight: they are drawn several times, and the weights averaged.
-FEW_ROWS, N_DRAWS = 3000, 3
+FEW_ROWS, N_DRAWS = 3000, 4
 # The mean of the ratio over the source is the share of the target that lies where the source is.
 LEAST_MEAN = 0.01
 
@@ -48,7 +48,7 @@ class RatioCandidate:
     name : which one.
     score : least-squares score J' of the cross-fitted ratio (see `AutoRatio`); smaller is better, −½ is that of even
         weights.
-    error : standard error of the difference to the best score, row by row.
+    error : standard error of the difference to the best score, over the rows and the draws of the folds.
     effective_sample_size : of the cross-fitted weights.
     mean_difference : mean standardized difference of the columns that the cross-fitted weights leave.
     """
@@ -84,14 +84,14 @@ class AutoRatio(InductiveRatio):
 
     up to a constant half the squared error to the true w_η. It is a relative one because the score of the plain
     ratio (η = 0) is a mean of squares of weights, which a handful of rows decide; w_η is at most 1/η. Among the
-    candidates within one standard error of the best, row by row, the most even one is taken.
+    candidates within one standard error of the best, the most even one is taken.
 
     Parameters
     ----------
     n_folds : int, default=5
         Number of folds.
     random_state : int, Generator or None, default=None
-        For the folds. With fewer than 3,000 rows in a domain they are drawn three times and the weights averaged.
+        For the folds. With fewer than 3,000 rows in a domain they are drawn four times and the weights averaged.
 
     Attributes
     ----------
@@ -260,44 +260,58 @@ def _compared(
     weights: dict[str, FloatArray],
     balances: dict[str, Balance],
 ) -> tuple[RatioCandidate, ...]:
-    """Held-out scores, and the standard error of each one's difference to the best, row by row."""
+    """Held-out scores, and the standard error of each one's difference to the best.
+
+    It has two parts: the rows, whose differences are taken one by one, and the draws of the folds.
+    """
     terms = {
         name: _score_terms(fit, samples, draws, float(samples[0].mass @ weights[name])) for name, fit in found.items()
     }
-    scores = {
-        name: float(sum(sample.mass @ term for sample, term in zip(samples, both, strict=True)))
-        for name, both in terms.items()
+    by_draw = {
+        name: np.array(
+            [sum(sample.mass @ term for sample, term in zip(samples, both, strict=True)) for both in terms[name]]
+        )
+        for name in found
     }
+    scores = {name: float(values.mean()) for name, values in by_draw.items()}
     best = min(scores, key=scores.__getitem__)
     candidates = []
     for name in found:
-        variance = 0.0
-        for sample, own, others in zip(samples, terms[name], terms[best], strict=True):
-            difference = own - others
+        variance = _between_draws(by_draw[name] - by_draw[best])
+        for side, sample in enumerate(samples):
+            difference = np.mean(
+                [own[side] - other[side] for own, other in zip(terms[name], terms[best], strict=True)], axis=0
+            )
             variance += float(sample.mass @ np.square(difference - sample.mass @ difference)) / sample.n_units
         size = effective_sample_size(weights[name] * samples[0].mass) if weights[name].any() else 0.0
         candidates.append(RatioCandidate(name, scores[name], float(np.sqrt(variance)), size, balances[name].mean_after))
     return tuple(sorted(candidates, key=lambda c: c.score))
 
 
+def _between_draws(differences: FloatArray) -> float:
+    """Variance of a mean over draws of the folds that is due to the draws."""
+    return float(np.var(differences, ddof=1)) / len(differences) if len(differences) > 1 else 0.0
+
+
 def _score_terms(
     fit: _CrossFitted, samples: tuple[Empirical, Empirical], draws: Sequence[Draw], mean: float
-) -> tuple[FloatArray, FloatArray]:
-    """What each distinct row of source and target adds to J', averaged over the draws of the folds."""
+) -> list[tuple[FloatArray, FloatArray]]:
+    """What each distinct row of source and target adds to J', for every draw of the folds."""
 
     def relative(values: FloatArray) -> FloatArray:
         scaled = values / mean if mean > 0 else np.zeros_like(values)
         return scaled / (1 - ETA + ETA * scaled)
 
-    on_source = [
-        draw[0].mean_of_cells(0.5 * (1 - ETA) * np.square(relative(on)), samples[0])
-        for draw, on in zip(draws, fit.on_source, strict=True)
-    ]
-    on_target = [
-        draw[1].mean_of_cells(0.5 * ETA * np.square(relative(on)) - relative(on), samples[1])
-        for draw, on in zip(draws, fit.on_target, strict=True)
-    ]
-    return np.mean(on_source, axis=0), np.mean(on_target, axis=0)
+    found = []
+    for draw, on_source, on_target in zip(draws, fit.on_source, fit.on_target, strict=True):
+        source, target = relative(on_source), relative(on_target)
+        found.append(
+            (
+                draw[0].mean_of_cells(0.5 * (1 - ETA) * np.square(source), samples[0]),
+                draw[1].mean_of_cells(0.5 * ETA * np.square(target) - target, samples[1]),
+            )
+        )
+    return found
 
 
 def _chosen(candidates: Sequence[RatioCandidate]) -> str:
