@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from steelyard.arrays import FloatArray, one_openmp_thread
 from steelyard.balance import Balance, column_balance
 from steelyard.check import check_count
 from steelyard.empirical import Empirical
-from steelyard.errors import NoOverlapError
+from steelyard.errors import NoOverlapError, RawMeanWarning
 from steelyard.folds import FoldParts, assign_folds, number_of_folds
 from steelyard.kernels import basis_moments, blocks, gaussian
 from steelyard.ratio.base import NO_OVERLAP, InductiveRatio, fold_of_centers
@@ -35,6 +36,8 @@ LEAST_BOOSTED = 200
 FEW_ROWS, N_DRAWS = 3000, 4
 # The mean of the ratio over the source is the share of the target that lies where the source is.
 LEAST_MEAN = 0.01
+# Share of the target rows beyond the source from which on the two are all but separable.
+SEPARATED = 0.95
 
 Draw = tuple[FoldParts, FoldParts]
 
@@ -140,6 +143,7 @@ class AutoRatio(InductiveRatio):
             kernel, found[KERNEL] = _cross_fitted_ulsif(samples, draws, rng)
             found |= _cross_fitted_classifiers(samples, draws, boosted=boosted)
             weights = {name: _cell_weights(fit, draws, source) for name, fit in found.items()}
+            _warn_of_separation(found[LINEAR].calibration)
             balances = {name: _balance(samples, weights[name]) for name in found}
             self.candidates_ = _compared(found, samples, draws, weights, balances)
             self.chosen_ = _chosen(self.candidates_)
@@ -177,6 +181,19 @@ class AutoRatio(InductiveRatio):
         if self.calibration_ is not None:
             return self.calibration_.ratio(self.ratio_.log_odds(rows))
         return np.asarray(self.ratio_._ratio(self.ratio_._scale_rows(rows)))
+
+
+def _warn_of_separation(linear: BoundedCalibration | None) -> None:
+    """Say so where nearly all target rows have larger held-out log-odds than all but a few source rows."""
+    if linear is not None and linear.beyond_ > SEPARATED:
+        warnings.warn(
+            f"AutoRatio: a linear classifier tells source and target apart almost without error ({linear.beyond_:.0%} "
+            "of the target rows lie beyond all but the outermost source rows). They hardly overlap, and weights are "
+            "guesses: drop columns that differ by construction (identifiers, dates), or collect source rows nearer to "
+            "the target.",
+            RawMeanWarning,
+            stacklevel=5,
+        )
 
 
 def _draw_folds(samples: tuple[Empirical, Empirical], at_most: int, rng: np.random.Generator) -> list[Draw]:
@@ -277,12 +294,13 @@ def _compared(
     best = min(scores, key=scores.__getitem__)
     candidates = []
     for name in found:
-        variance = _between_draws(by_draw[name] - by_draw[best])
+        rows = 0.0
         for side, sample in enumerate(samples):
-            difference = np.mean(
-                [own[side] - other[side] for own, other in zip(terms[name], terms[best], strict=True)], axis=0
-            )
-            variance += float(sample.mass @ np.square(difference - sample.mass @ difference)) / sample.n_units
+            pairs = zip(terms[name], terms[best], strict=True)
+            difference = np.mean([own[side] - other[side] for own, other in pairs], axis=0)
+            rows += float(sample.mass @ np.square(difference - sample.mass @ difference)) / sample.n_units
+        # No more than the rows' own part: that a candidate depends on the draw is no merit.
+        variance = rows + min(rows, _between_draws(by_draw[name] - by_draw[best]))
         size = effective_sample_size(weights[name] * samples[0].mass) if weights[name].any() else 0.0
         candidates.append(RatioCandidate(name, scores[name], float(np.sqrt(variance)), size, balances[name].mean_after))
     return tuple(sorted(candidates, key=lambda c: c.score))

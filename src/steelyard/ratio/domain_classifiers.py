@@ -98,11 +98,13 @@ class BoundedCalibration:
 
     Beyond the largest log-odds of TAIL/√n of the source rows too few rows tell whether the line goes on; a handful
     of them would carry all the weight. As n grows, the share left out vanishes (as in truncated importance sampling).
+    ``beyond_`` is the share of the target rows there.
     """
 
     def fit(self, log_odds: Sequence[FloatArray], mass: Sequence[FloatArray], n_rows: int) -> BoundedCalibration:
         """Learn from held-out log-odds of source and target with masses that sum to one each."""
         self.largest_ = _upper_quantile(log_odds[0], mass[0], TAIL / np.sqrt(n_rows))
+        self.beyond_ = float(mass[1][log_odds[1] > self.largest_].sum() / mass[1].sum())
         held_out = np.minimum(np.concatenate(log_odds), self.largest_)
         domain = np.repeat([0, 1], [len(values) for values in log_odds])
         self.slope_, self.intercept_ = calibration_line(held_out, domain, np.concatenate(mass) * n_rows)
