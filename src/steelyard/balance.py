@@ -170,14 +170,14 @@ def cross_fitted_balance(
             f"Cross-fitted weights need a ratio that can be evaluated on new rows; {type(ratio).__name__} has no "
             "predict. Use AutoRatio, ULSIF, RULSIF, LSIF, KLIEP or ClassifierRatio."
         )
-    rows, goal = np.asarray(X, dtype=np.float64), np.asarray(match_columns(target, X), dtype=np.float64)
+    rows, target_rows = np.asarray(X, dtype=np.float64), np.asarray(match_columns(target, X), dtype=np.float64)
     rng = generator(random_state)
-    folds = [folds_of_table(list(table.T), n_folds, rng) for table in (rows, goal)]
+    folds = [folds_of_table(list(table.T), n_folds, rng) for table in (rows, target_rows)]
     weights = np.empty(len(rows))
     for f in range(n_folds):
         held = folds[0] == f
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SteelyardWarning)  # rough weights show in the balance
-            fitted = clone(ratio).fit(rows[~held], target=goal[folds[1] != f])
+            fitted = clone(ratio).fit(rows[~held], target=target_rows[folds[1] != f])
         weights[held] = fitted.predict(rows[held]) / fitted.source_mean_
-    return column_balance(rows, goal, weights, columns=columns)
+    return column_balance(rows, target_rows, weights, columns=columns)

@@ -22,7 +22,7 @@ def covering_rows(target: Empirical, n_centers: int, median_distance: float) -> 
     Greedy pivoted Cholesky of the kernel matrix: the next center is the row of which the centers so far explain the
     least. (Not weighted by mass: centers at the cells that the sample happens to have most of would fit its chance.)
     A blind draw puts many centers into the dense middle and by chance few elsewhere, so that the fit changes with the
-    seed; covering takes most of that away, and in 2 to 10 columns a quarter to a third of the error. Where all rows
+    seed; covering takes most of that away. Where all rows
     are covered before the centers are used up (in one column, mostly), the others are drawn at random. With as few
     distinct rows as centers, every one is a center.
     """
