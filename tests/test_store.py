@@ -15,7 +15,7 @@ from steelyard.encode import learn_encoding
 from steelyard.errors import InputError, ModelError
 from steelyard.heldout import WEIGHTINGS, learners
 from steelyard.ratio import auto
-from steelyard.ratio.auto import BOOSTED, EVEN, KERNEL, LINEAR
+from steelyard.ratio.candidates import BOOSTED, EVEN, KERNEL, LINEAR
 from steelyard.store import TRUSTED, TableModel, load_model, model_files, require_known
 from steelyard.tables import as_frame
 
@@ -77,7 +77,7 @@ def test_everything_the_comparison_can_choose_is_trusted(classify, tmp_path):
 @pytest.mark.parametrize("name", [EVEN, KERNEL, LINEAR, BOOSTED])
 def test_every_ratio_that_can_be_chosen_is_trusted(name, monkeypatch):
     pair = gaussian_pair(250, 250, 2, random_state=0)
-    monkeypatch.setattr(auto, "_chosen", lambda _: name)
+    monkeypatch.setattr(auto, "share_out", lambda found: tuple(replace(c, share=float(c.name == name)) for c in found))
     fitted = AutoRatio(random_state=0).fit(pair.X, target=pair.X_target)
     data = skops.io.dumps(fitted)
     wanted = skops.io.get_untrusted_types(data=data)

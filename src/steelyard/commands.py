@@ -25,6 +25,7 @@ from steelyard.fitting import Run, fit_tables, predictions_csv, report, unseen_c
 from steelyard.output import MARK, check_file, check_folder, csv_text, write_file, write_folder
 from steelyard.performance import Interval, bootstrap_t
 from steelyard.ratio import RULSIF, AutoRatio
+from steelyard.ratio.candidates import mixture_in_words
 from steelyard.report import words
 from steelyard.store import FILES, TableModel, load_model, require_known
 from steelyard.tables import Column, Frame, place_of_row, read_table
@@ -225,7 +226,7 @@ def _weigh(
         balance = cross_fitted_balance(RULSIF(eta, random_state=seed), rows, target=goal, columns=names)
         return relative.weights_, f"RuLSIF, eta = {eta:g}", balance
     chosen = AutoRatio(random_state=seed).fit(rows, target=Target(goal))
-    return chosen.weights_, chosen.chosen_, replace(chosen.balance_, columns=tuple(names))
+    return chosen.weights_, mixture_in_words(chosen.candidates_), replace(chosen.balance_, columns=tuple(names))
 
 
 def fit_files(

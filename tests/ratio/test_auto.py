@@ -13,7 +13,8 @@ from steelyard.balance import balance_in_words, column_balance
 from steelyard.data import gaussian_pair, mixed_tables
 from steelyard.errors import InputTypeError, NoOverlapError, RawMeanWarning
 from steelyard.ratio import KMM
-from steelyard.ratio.auto import BOOSTED, ETA, EVEN, KERNEL, LINEAR
+from steelyard.ratio.auto import ETA
+from steelyard.ratio.candidates import BOOSTED, EVEN, KERNEL, LINEAR, RatioCandidate, mixture_in_words, share_out
 from steelyard.ratio.domain_classifiers import BoundedCalibration
 
 pytestmark = pytest.mark.filterwarnings("ignore::steelyard.errors.SteelyardWarning")
@@ -115,14 +116,59 @@ def test_the_score_is_the_squared_error_of_the_relative_ratio():
 
 
 def test_prediction_is_the_function_behind_the_weights():
-    pair = gaussian_pair(600, 600, 2, shift=0.5, scale=0.8, random_state=0)
+    pair = gaussian_pair(2000, 2000, 2, shift=0.5, scale=0.8, random_state=0)
     ratio = AutoRatio(random_state=0).fit(pair.X, target=pair.X_target)
-    assert ratio.chosen_ == KERNEL
+    assert mixture_in_words(ratio.candidates_) == KERNEL
     np.testing.assert_allclose(ratio.predict(pair.X) / ratio.source_mean_, ratio.weights_)
     tables = mixed_tables(600, 600, random_state=0)
     ratio = AutoRatio(random_state=0).fit(tables.X, target=tables.X_target)
     assert ratio.chosen_ in (LINEAR, BOOSTED)
     assert np.corrcoef(ratio.predict(tables.X), ratio.weights_)[0, 1] > 0.8
+
+
+def test_shares_fall_with_the_distance_to_the_best():
+    def candidate(name, score, error):
+        return RatioCandidate(name, score, error, 100.0, 0.1)
+
+    kernel, linear, even = candidate(KERNEL, -0.8, 0.0), candidate(LINEAR, -0.78, 0.02), candidate(EVEN, -0.5, 0.1)
+    assert [c.share for c in share_out([kernel, linear, even])] == pytest.approx([2 / 3, 1 / 3, 0])
+    # A standard error behind, even weights have half, and the others divide the rest.
+    near = candidate(EVEN, -0.5, 0.3)
+    assert [c.share for c in share_out([kernel, linear, near])] == pytest.approx([1 / 3, 1 / 6, 1 / 2])
+    # Where even weights are best nothing else counts, however near it is.
+    best = candidate(EVEN, -0.5, 0.0), candidate(LINEAR, -0.4999, 0.1), candidate(KERNEL, -0.5, 0.1)
+    assert [c.share for c in share_out(best)] == [1, 0, 0]
+
+
+def test_an_average_of_candidates_is_nearer_to_the_truth_than_they_are():
+    """Where several are about as good; and its weights and predictions are the averages of theirs."""
+    errors = {"average": 0.0, "best": 0.0}
+    for seed in range(4):
+        pair = gaussian_pair(1500, 1500, 5, shift=0.3, scale=0.9, random_state=seed)
+        ratio = AutoRatio(random_state=0).fit(pair.X, target=pair.X_target)
+        used = [c for c in ratio.candidates_ if c.share]
+        assert len(used) > 1
+        assert sum(c.share for c in used) == pytest.approx(1)
+        truth = pair.ratio(pair.X)
+        each = [part.values(pair.X) for part in ratio.parts_]
+        assert [part.name for part in ratio.parts_] == [c.name for c in used]
+        by_hand = sum(c.share * values / values.mean() for c, values in zip(used, each, strict=True))
+        predicted = ratio.predict(pair.X)
+        np.testing.assert_allclose(predicted / predicted.mean(), by_hand, rtol=0.1)  # weights are cross-fitted ones
+        errors["average"] += np.mean(np.square(by_hand - truth))
+        errors["best"] += min(np.mean(np.square(values / values.mean() - truth)) for values in each)
+    assert errors["average"] < 1.1 * errors["best"]
+
+
+def test_the_choice_does_not_flip_where_two_candidates_are_about_as_good():
+    """On this table a choice of one of them has an effective sample size of 289 or 405, decided by a single row."""
+    tables = mixed_tables(shift="products", random_state=1004)
+    rows = np.random.default_rng(0).integers(len(tables.X), size=5)
+    sizes = [
+        AutoRatio(random_state=0).fit(np.delete(tables.X, row, axis=0), target=tables.X_target).effective_sample_size_
+        for row in rows
+    ]
+    assert np.std(sizes, ddof=1) / np.mean(sizes) <= 0.05
 
 
 def test_disjoint_domains_are_an_error():

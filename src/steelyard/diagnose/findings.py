@@ -22,6 +22,7 @@ from steelyard.encode import learn_encoding, match_frames
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
 from steelyard.notebook import show_findings
 from steelyard.ratio import AutoRatio
+from steelyard.ratio.candidates import mixture_in_words
 from steelyard.tables import Column, Frame, as_frame
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size
@@ -69,7 +70,8 @@ class Findings:
     mmd, mmd_p : kernel distance of the two distributions.
     columns : every column, the most shifted first.
     uncovered : share of target rows that have no source row nearby.
-    ratio : how the importance weights were estimated: the candidate that `AutoRatio` chose; None without any overlap.
+    ratio : how the importance weights were estimated: the candidates of `AutoRatio` and their shares; None without any
+        overlap.
     balance : standardized difference of every encoded column to the target before and after weighting, on rows that
         the weights have not seen; what is left most comes first.
     effective_share : effective sample size of the weights, as a share of the rows.
@@ -216,7 +218,7 @@ def _findings(
         mmd.p_value,
         columns,
         uncovered,
-        None if weighted is None else weighted.chosen_,
+        None if weighted is None else mixture_in_words(weighted.candidates_),
         balance,
         share,
         1 / share if share else float(len(a)),

@@ -1,6 +1,7 @@
 """Estimators of the ratio w(x) = p_target(x) / p_source(x)."""
 
-from steelyard.ratio.auto import AutoRatio, RatioCandidate
+from steelyard.ratio.auto import AutoRatio
+from steelyard.ratio.candidates import RatioCandidate
 from steelyard.ratio.classifier import ClassifierRatio
 from steelyard.ratio.kliep import KLIEP
 from steelyard.ratio.kmm import KMM

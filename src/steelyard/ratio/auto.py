@@ -1,4 +1,4 @@
-"""The ratio estimator that fits the table, chosen by a held-out score."""
+"""The ratio estimator that fits the table: candidates averaged by their held-out scores."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from steelyard.errors import NoOverlapError, RawMeanWarning
 from steelyard.folds import FoldParts, assign_folds, number_of_folds
 from steelyard.kernels import basis_moments, blocks, gaussian
 from steelyard.ratio.base import NO_OVERLAP, InductiveRatio, fold_of_centers
+from steelyard.ratio.candidates import BOOSTED, EVEN, KERNEL, LINEAR, RatioCandidate, share_out
 from steelyard.ratio.domain_classifiers import (
     BoostedOdds,
     BoundedCalibration,
@@ -27,7 +28,6 @@ from steelyard.ratio.domain_classifiers import (
 from steelyard.ratio.ulsif import ULSIF, rounded_ridge
 from steelyard.weights import effective_sample_size
 
-EVEN, KERNEL, LINEAR, BOOSTED = "even weights", "uLSIF", "linear classifier", "boosted classifier"
 # η of the relative density ratio by which candidates are compared.
 ETA = 0.1
 # Boosted trees do not compete where a domain has fewer rows.
@@ -40,27 +40,6 @@ LEAST_MEAN = 0.01
 SEPARATED = 0.95
 
 Draw = tuple[FoldParts, FoldParts]
-
-
-@dataclass(frozen=True)
-class RatioCandidate:
-    """How one way to estimate the density ratio did on held-out rows.
-
-    Attributes
-    ----------
-    name : which one.
-    score : least-squares score J' of the cross-fitted ratio (see `AutoRatio`); smaller is better, −½ is that of even
-        weights.
-    error : standard error of the difference to the best score, over the rows and the draws of the folds.
-    effective_sample_size : of the cross-fitted weights.
-    mean_difference : mean standardized difference of the columns that the cross-fitted weights leave.
-    """
-
-    name: str
-    score: float
-    error: float
-    effective_sample_size: float
-    mean_difference: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +65,12 @@ class AutoRatio(InductiveRatio):
         J' = ½(1−η) mean_source w_η² + ½η mean_target w_η² − mean_target w_η,
 
     up to a constant half the squared error to the true w_η. It is a relative one because the score of the plain
-    ratio (η = 0) is a mean of squares of weights, which a handful of rows decide; w_η is at most 1/η. Among the
-    candidates within one standard error of the best, the most even one is taken.
+    ratio (η = 0) is a mean of squares of weights, which a handful of rows decide; w_η is at most 1/η.
+
+    The weights are an average of the candidates. A candidate z standard errors behind the best counts 1 − z/2, and from
+    two standard errors on nothing; even weights come first, with a share of 1 − z/2, and the others divide the rest. A
+    choice of one candidate would change with the seed, or with a single row, wherever two of them are about as good;
+    and the average of two such ratios is nearer to the truth than they are themselves.
 
     Parameters
     ----------
@@ -98,10 +81,10 @@ class AutoRatio(InductiveRatio):
 
     Attributes
     ----------
-    weights_ : one weight per source row, ≥ 0, mean one: those of the chosen candidate.
-    chosen_ : name of the chosen candidate.
-    candidates_ : tuple of `RatioCandidate`, the best score first.
-    balance_ : `Balance` of the columns under the *cross-fitted* weights of the chosen candidate.
+    weights_ : one weight per source row, ≥ 0, mean one.
+    chosen_ : name of the candidate with the largest share.
+    candidates_ : tuple of `RatioCandidate`, the best score first; each has its share in the weights.
+    balance_ : `Balance` of the columns under the *cross-fitted* weights.
     raw_mean_, effective_sample_size_ : as in `RULSIF`.
 
     Notes
@@ -145,28 +128,25 @@ class AutoRatio(InductiveRatio):
             weights = {name: _cell_weights(fit, draws, source) for name, fit in found.items()}
             _warn_of_separation(found[LINEAR].calibration)
             balances = {name: _balance(samples, weights[name]) for name in found}
-            self.candidates_ = _compared(found, samples, draws, weights, balances)
-            self.chosen_ = _chosen(self.candidates_)
-            self._keep_winner(samples, draws[0], kernel, found[self.chosen_])
-        self._cross_fitted_balance = balances[self.chosen_]
+            compared = _compared(found, samples, draws, weights, balances)
+            self.candidates_ = share_out(compared)
+            self.chosen_ = max(self.candidates_, key=lambda c: c.share).name
+            self.parts_ = _fitted_parts(samples, draws[0], kernel, found, self.candidates_)
         self.constant_ = False
-        raw = self._ratio(source.rows) if self.chosen_ == KERNEL else weights[self.chosen_]
-        self.raw_mean_ = float(source.mass @ raw)
-        if self.raw_mean_ < LEAST_MEAN:
+        in_use = {c.name: c.share for c in self.candidates_ if c.share}
+        cross_fitted = _average({name: weights[name] for name in in_use}, in_use, source)
+        self._cross_fitted_balance = _balance(samples, cross_fitted)
+        if KERNEL in in_use:
+            weights[KERNEL] = self.parts_[list(in_use).index(KERNEL)].values(source.rows)
+        means = [float(source.mass @ weights[name]) for name in in_use]
+        self.raw_mean_ = float(np.average(means, weights=list(in_use.values())))
+        if self.raw_mean_ < LEAST_MEAN or not min(means) > 0:
             why = f"the fitted ratio has mean {self.raw_mean_:.1e} over the source, where one is expected"
             raise NoOverlapError(NO_OVERLAP.format(why))
-        return raw
-
-    def _keep_winner(
-        self, samples: tuple[Empirical, Empirical], parts: Draw, kernel: ULSIF, winner: _CrossFitted
-    ) -> None:
-        """The chosen candidate as a function of new rows, fitted on all rows."""
-        self.ratio_: Any = None
-        self.calibration_ = winner.calibration
-        if self.chosen_ == KERNEL:
-            self.ratio_ = kernel
-        elif self.chosen_ in (LINEAR, BOOSTED):
-            self.ratio_ = fit_odds(samples, parts, None, boosted=self.chosen_ == BOOSTED)[-1]
+        # Each has mean one before they are averaged, and the average the mean that they had.
+        self.factors_ = [share * self.raw_mean_ / mean for share, mean in zip(in_use.values(), means, strict=True)]
+        raw = sum(factor * weights[name] for factor, name in zip(self.factors_, in_use, strict=True))
+        return np.asarray(raw)
 
     def _column_balance(self, rows: FloatArray, target_rows: FloatArray, counts: FloatArray | None) -> Balance:
         found = super()._column_balance(rows, target_rows, counts)
@@ -176,11 +156,48 @@ class AutoRatio(InductiveRatio):
         return Balance(found.columns, cross_fitted.before, cross_fitted.after, cross_fitted.noise)
 
     def _ratio(self, rows: FloatArray) -> FloatArray:
-        if self.ratio_ is None:
+        parts = zip(self.factors_, self.parts_, strict=True)
+        return np.asarray(sum(factor * part.values(rows) for factor, part in parts))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedCandidate:
+    """A candidate as a function of new rows, fitted on all rows."""
+
+    name: str
+    ratio: Any
+    calibration: BoundedCalibration | None
+
+    def values(self, rows: FloatArray) -> FloatArray:
+        """The ratio at rows that are not scaled yet."""
+        if self.ratio is None:
             return np.ones(len(rows))
-        if self.calibration_ is not None:
-            return self.calibration_.ratio(self.ratio_.log_odds(rows))
-        return np.asarray(self.ratio_._ratio(self.ratio_._scale_rows(rows)))
+        if self.calibration is not None:
+            return self.calibration.ratio(self.ratio.log_odds(rows))
+        return np.asarray(self.ratio._ratio(self.ratio._scale_rows(rows)))
+
+
+def _fitted_parts(
+    samples: tuple[Empirical, Empirical],
+    parts: Draw,
+    kernel: ULSIF,
+    found: dict[str, _CrossFitted],
+    candidates: Sequence[RatioCandidate],
+) -> list[FittedCandidate]:
+    """The candidates that have a share."""
+    used = [c.name for c in candidates if c.share]
+    fitted: dict[str, Any] = {EVEN: None, KERNEL: kernel}
+    if LINEAR in used or BOOSTED in used:
+        fitted |= zip((LINEAR, BOOSTED), fit_odds(samples, parts, None, boosted=BOOSTED in used), strict=False)
+    return [FittedCandidate(name, fitted[name], found[name].calibration) for name in used]
+
+
+def _average(weights: dict[str, FloatArray], shares: dict[str, float], source: Empirical) -> FloatArray:
+    """Weights of the distinct source rows, each with mean one, averaged by their shares."""
+    means = {name: float(source.mass @ values) for name, values in weights.items()}
+    return np.asarray(
+        sum(shares[name] * values / (means[name] if means[name] > 0 else 1.0) for name, values in weights.items())
+    )
 
 
 def _warn_of_separation(linear: BoundedCalibration | None) -> None:
@@ -330,9 +347,3 @@ def _score_terms(
             )
         )
     return found
-
-
-def _chosen(candidates: Sequence[RatioCandidate]) -> str:
-    """The most even of those within one standard error of the best."""
-    near = [c for c in candidates if c.score <= candidates[0].score + c.error]
-    return max(near, key=lambda c: (c.effective_sample_size, c.name == EVEN)).name
