@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist
 from benchmarks import contestants as c
 from benchmarks.contestants import Contestant, gaussians
 from benchmarks.measure import Row, interleaved, peak_memory, say
-from steelyard.kernels import squared_distances
+from steelyard._numerics.kernels import squared_distances
 
 
 def median_width(n: int, d: int) -> float:

@@ -12,10 +12,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from benchmarks.pages import print_page
-from steelyard.data import class_prior_shift, load_images
+from experiments.engine.deep_runner import classes, pixels
+from steelyard.datasets import class_prior_shift, load_images
 from steelyard.deep import DynamicWeights, dynamic
 from steelyard.deep.nets import LeNet5
-from steelyard.reproduce.deep_runner import classes, pixels
 
 EPOCHS = (1, 5, 10, 20, 30, 45, 60)
 KERNELS = {  # preset, and the least width as a share of the range

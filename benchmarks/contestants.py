@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from steelyard import KLIEP, KMM, RULSIF, ULSIF, OneStepRegressor, Target
-from steelyard.kernels import blocks, gaussian
+from steelyard._numerics.kernels import blocks, gaussian
 
 WIDTH_FACTORS = 2.0 ** (np.arange(2, -7, -1) / 2)
 REGS = 10.0 ** (np.arange(2, -7, -1) / 2)

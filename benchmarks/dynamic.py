@@ -21,12 +21,13 @@ import numpy as np
 import torch
 from sklearn.metrics import roc_auc_score
 
-from steelyard.data import label_noise, load_images
-from steelyard.deep import DynamicWeights, Settings, Task, Trial, methods, train
-from steelyard.deep.capture import Captured
+from steelyard.datasets import label_noise, load_images
+from steelyard.deep import DynamicWeights, Settings, Task, Trial, train
 from steelyard.deep.nets import LeNet5, ResNet32
-from steelyard.deep.plan import Batch, Method, Networks, Phase, Step
-from steelyard.deep.run import Run
+from steelyard.deep.training import methods
+from steelyard.deep.training.graphs import Captured
+from steelyard.deep.training.phases import Batch, Method, Networks, Phase, Step
+from steelyard.deep.training.run import Run
 from steelyard.errors import DataNotFoundError
 
 BATCH = 256
@@ -171,7 +172,7 @@ def losses_of_a_batch(task: Task, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def weight_estimation_on_cpu(report: Report, task: Task, repeats: int) -> None:
     """Our weights and piqp's on the same batches, in turn; the times and the objective."""
-    from steelyard.deep.line import match  # needs numba, which is for CPUs
+    from steelyard.deep._matching.line import match  # needs numba, which is for CPUs
 
     here, there = losses_of_a_batch(task, seed=1000)
     rng = np.random.default_rng(1000)
@@ -344,7 +345,7 @@ def weights_alone(transform: str, preset: str) -> float:
 def as_the_authors_train(report: Report, epochs: int, seeds: list[int], device: str) -> None:
     """DIW2-L with the authors' settings; accuracy on the 10,000 test images, and the weights.
 
-    ``steelyard reproduce label-noise`` trains the other methods beside it.
+    ``python -m experiments label-noise`` trains the other methods beside it.
     """
     report.say(f"## LeNet-5 as the authors train, symmetric noise 0.4, {epochs} epochs\n")
     tasks = {seed: fashion(seed, device) for seed in seeds}

@@ -11,18 +11,18 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from benchmarks.pages import print_page
+from experiments.engine.cells import printed
+from experiments.gasoline import CODES
+from experiments.gasoline_cells import chosen_years, reference_error
+from experiments.gasoline_networks import standardised
 from steelyard import Target
-from steelyard.arrays import FloatArray
+from steelyard._few_shot.kernel_regression import LAMBDAS, median_distance
+from steelyard._numerics.kernels import gaussian
+from steelyard._typing import FloatArray
 from steelyard.baselines import CopulaRegressor, DiscrepancyRegressor
+from steelyard.baselines._vine import Vine, fit_vine
 from steelyard.baselines.copula import conditional_mean
 from steelyard.errors import SteelyardWarning
-from steelyard.kernelregression import LAMBDAS, median_distance
-from steelyard.kernels import gaussian
-from steelyard.reproduce.gasoline import CODES
-from steelyard.reproduce.gasoline_cells import chosen_years, reference_error
-from steelyard.reproduce.gasoline_networks import standardised
-from steelyard.reproduce.plan import printed
-from steelyard.vine import Vine, fit_vine
 
 SPLITS = (1000, 1001, 1002)
 

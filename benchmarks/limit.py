@@ -16,8 +16,8 @@ import numpy as np
 
 from benchmarks.cases import median_width
 from benchmarks.contestants import gaussians, steelyard_rulsif
-from steelyard.arrays import one_blas_thread
-from steelyard.ratio import leave_one_out as module
+from steelyard._threads import one_blas_thread
+from steelyard.ratio import _leave_one_out as module
 
 B, WIDTHS, REGS = 100, 9, 9
 

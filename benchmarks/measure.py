@@ -81,7 +81,7 @@ def prepare(contestant: Contestant, d: int, width: float) -> str:
 def peak_memory(task: str, n: int, d: int, timeout: float = 900) -> tuple[float | None, float | None]:
     """Peak memory over the start in MB, and CPU seconds, of one task in a fresh process."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.measure", task, str(n), str(d)],
+        [sys.executable, "-m", "benchmarks.one_task", task, str(n), str(d)],
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -95,7 +95,7 @@ def peak_memory(task: str, n: int, d: int, timeout: float = 900) -> tuple[float 
 
 
 def in_fresh_process(task: Callable[[], Any]) -> dict[str, float]:
-    """Run a task and say what it cost; for the child of `peak_memory`."""
+    """Run a task and say what it cost; for `one_task`, the child of `peak_memory`."""
     process = psutil.Process()
     before = process.memory_info().rss
     with open("/proc/self/clear_refs", "w") as file:
@@ -114,11 +114,3 @@ def say(text: str) -> None:
 
 def as_dicts(rows: list[Row]) -> list[dict[str, Any]]:
     return [asdict(row) for row in rows]
-
-
-if __name__ == "__main__":
-    from benchmarks.cases import TASKS
-
-    warnings.simplefilter("ignore")
-    name, n_rows, n_columns = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    print(json.dumps(in_fresh_process(TASKS[name](n_rows, n_columns))))

@@ -26,9 +26,9 @@ from sklearn.preprocessing import StandardScaler
 
 import steelyard
 from steelyard import KLIEP, KMM, LSIF, RULSIF, ULSIF, ClassifierRatio
-from steelyard.data import gaussian_pair
-from steelyard.scores import standard_error
-from tests.tables import binary_columns, labelled_ten_cells, ratio_of_counts, target_accuracy, ten_cells
+from steelyard._numerics.weighted_means import standard_error
+from steelyard.datasets import gaussian_pair
+from tests.made_up_tables import binary_columns, labelled_ten_cells, ratio_of_counts, target_accuracy, ten_cells
 
 SMALL = ((50, 2), (100, 2), (200, 2), (100, 5), (200, 5))
 ETA = 0.3
@@ -189,7 +189,7 @@ def mixed() -> Iterator[str]:
     for shift in ("linear", "products"):
         rows, chosen = [], []
         for seed in range(10):
-            tables = steelyard.data.mixed_tables(shift=shift, random_state=seed)
+            tables = steelyard.datasets.mixed_tables(shift=shift, random_state=seed)
             auto = steelyard.AutoRatio(random_state=0).fit(tables.X, target=tables.X_target)
             others = [
                 steelyard.cross_fitted_balance(ratio, tables.X, target=tables.X_target)
@@ -221,7 +221,7 @@ def stability() -> Iterator[str]:
 
 def stable_tables() -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
     for shift, seed in product(("linear", "products"), (*range(5), *range(UNSEEN, UNSEEN + 5))):
-        tables = steelyard.data.mixed_tables(shift=shift, random_state=seed)
+        tables = steelyard.datasets.mixed_tables(shift=shift, random_state=seed)
         yield f"mixed, {shift}, seed {seed}", (tables.X, tables.X_target)
     for seed in (0, 1, UNSEEN, UNSEEN + 1):
         pair = gaussian_pair(1500, 1500, 5, shift=0.3, scale=0.9, random_state=seed)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from steelyard import KMM, ULSIF, Target
-from steelyard.data import gaussian_pair
+from steelyard.datasets import gaussian_pair
 
 pair = gaussian_pair(1000, 1000, n_columns=2, shift=0.7, scale=0.8, random_state=0)
 

@@ -4,7 +4,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 
 from steelyard import ULSIF, ImportanceWeightedSearchCV, Target, WeightedRegressor
-from steelyard.data import sinc_toy
+from steelyard.datasets import sinc_toy
 
 X, y, X_target, y_target = sinc_toy(500, 500, random_state=1)
 model = WeightedRegressor(Ridge(), ULSIF(random_state=0))

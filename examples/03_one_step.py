@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.kernel_ridge import KernelRidge
 
 from steelyard import OneStepRegressor, Target
-from steelyard.data import sinc_toy
+from steelyard.datasets import sinc_toy
 
 X, y, X_target, y_target = sinc_toy(random_state=0)
 rng = np.random.default_rng(0)

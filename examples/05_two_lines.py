@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
 
-from steelyard.data import label_noise
+from steelyard.datasets import label_noise
 from steelyard.deep import DynamicWeights
 
 X, truth = load_digits(return_X_y=True)

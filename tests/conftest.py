@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steelyard.data import data_folder
+from steelyard.datasets import data_folder
 
 if find_spec("torch") is not None:
     import torch

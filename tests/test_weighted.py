@@ -32,9 +32,9 @@ from steelyard import (
     WeightedRegressor,
     effective_sample_size,
 )
-from steelyard.data import gaussian_pair, sinc_toy
+from steelyard._weight_parameter import weight_parameter
+from steelyard.datasets import gaussian_pair, sinc_toy
 from steelyard.errors import InputError, InputTypeError, NotWeightableError, ParameterError
-from steelyard.weightable import weight_parameter
 from steelyard.weights import flatten
 
 # A hundred and fifty rows give rough ratios, and the library says so; that is not what is tested here.

@@ -1,12 +1,12 @@
 """Learning under distribution shift: weigh the data you have so that it looks like the data you must predict."""
 
+from steelyard._numerics.quadratic_programs import Certificate
 from steelyard.balance import Balance, cross_fitted_balance
-from steelyard.diagnose import Findings, diagnose
-from steelyard.onestep import OneStepClassifier, OneStepRegressor
-from steelyard.performance import Performance, target_performance
-from steelyard.qp import Certificate
+from steelyard.diagnostics import Findings, diagnose
+from steelyard.model_selection.performance import Performance, target_performance
+from steelyard.model_selection.search import ImportanceWeightedSearchCV, iwcv_score
+from steelyard.one_step.estimators import OneStepClassifier, OneStepRegressor
 from steelyard.ratio import KLIEP, KMM, LSIF, RULSIF, ULSIF, AutoRatio, ClassifierRatio, RatioCandidate
-from steelyard.select import ImportanceWeightedSearchCV, iwcv_score
 from steelyard.target import Target
 from steelyard.weighted import WeightedClassifier, WeightedRegressor
 from steelyard.weights import effective_sample_size

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from steelyard.arrays import FloatArray
-from steelyard.check import generator, match_columns
+from steelyard._splits.rows import folds_of_table
+from steelyard._typing import FloatArray
+from steelyard._validation import generator, match_columns
 from steelyard.errors import InputTypeError, SteelyardWarning
-from steelyard.folds import folds_of_table
 
 # How many standard errors a column must be further off than before to be called so.
 SURE = 2.0
@@ -159,7 +159,7 @@ def cross_fitted_balance(
     Examples
     --------
     >>> from steelyard import ULSIF, cross_fitted_balance
-    >>> from steelyard.data import gaussian_pair
+    >>> from steelyard.datasets import gaussian_pair
     >>> pair = gaussian_pair(300, 300, 2, random_state=0)
     >>> balance = cross_fitted_balance(ULSIF(random_state=0), pair.X, target=pair.X_target)
     >>> balance.mean_after < balance.mean_before

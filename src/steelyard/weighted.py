@@ -13,8 +13,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from steelyard.arrays import FloatArray
-from steelyard.check import (
+from steelyard._typing import FloatArray
+from steelyard._validation import (
     check_labels,
     check_new_rows,
     check_range,
@@ -26,11 +26,11 @@ from steelyard.check import (
     preprocessed,
     warn_without_target,
 )
+from steelyard._weight_parameter import require_weight_parameter
 from steelyard.errors import InputTypeError
-from steelyard.notebook import ShowsWeights
 from steelyard.ratio import default_ratio
+from steelyard.report.notebook import ShowsWeights
 from steelyard.target import Target
-from steelyard.weightable import require_weight_parameter
 from steelyard.weights import counted, effective_sample_size, flatten
 
 
@@ -181,7 +181,7 @@ class WeightedRegressor(RegressorMixin, _Weighted):
     --------
     >>> from sklearn.linear_model import Ridge
     >>> from steelyard import Target, WeightedRegressor
-    >>> from steelyard.data import sinc_toy
+    >>> from steelyard.datasets import sinc_toy
     >>> X, y, X_target, y_target = sinc_toy(500, 500, random_state=0)
     >>> plain = WeightedRegressor(Ridge(), flattening=0).fit(X, y, target=Target(X_target))
     >>> weighted = WeightedRegressor(Ridge()).fit(X, y, target=Target(X_target))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from steelyard.arrays import FloatArray
+from steelyard._typing import FloatArray
 from steelyard.errors import WeightError
 
 

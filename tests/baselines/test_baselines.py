@@ -7,6 +7,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 from steelyard import RULSIF, Target
+from steelyard._few_shot.kernel_regression import LeaveOneOutKernelRegressor
 from steelyard.baselines import (
     CopulaRegressor,
     DiscrepancyRegressor,
@@ -18,7 +19,6 @@ from steelyard.baselines import (
 )
 from steelyard.baselines.boosting import Committee, boost, let_go
 from steelyard.errors import InputError, MissingTargetError, NotFiniteError, ParameterError
-from steelyard.kernelregression import LeaveOneOutKernelRegressor
 
 EVERY = [
     TargetOnlyRegressor(),

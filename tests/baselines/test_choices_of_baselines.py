@@ -6,8 +6,8 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.tree import DecisionTreeRegressor
 
 from steelyard import Target
+from steelyard._few_shot.kernel_regression import LeaveOneOutKernelRegressor
 from steelyard.baselines import JointlyWeightedRegressor, TwoStageTrAdaBoostR2
-from steelyard.kernelregression import LeaveOneOutKernelRegressor
 
 
 @pytest.mark.parametrize("seed", range(3))

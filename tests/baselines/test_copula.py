@@ -8,8 +8,8 @@ import pytest
 
 from steelyard import Target
 from steelyard.baselines import CopulaRegressor
+from steelyard.baselines._vine import adapt, fit_vine, kernel_marginal, probabilities
 from steelyard.errors import DependencyError, InputError, ParameterError
-from steelyard.vine import adapt, fit_vine, kernel_marginal, probabilities
 
 pytest.importorskip("pyvinecopulib", reason="pyvinecopulib is not installed: pip install 'steelyard[vine]'")
 

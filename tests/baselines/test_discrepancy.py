@@ -8,10 +8,10 @@ from scipy.optimize import linprog, minimize
 from sklearn.kernel_ridge import KernelRidge
 
 from steelyard import Target
+from steelyard._numerics.kernels import gaussian
 from steelyard.baselines import DiscrepancyRegressor, discrepancy
 from steelyard.baselines.discrepancy import EVENNESS, generalised_ridge, kernel_features, least_discrepancy
 from steelyard.errors import DependencyError, ParameterError, SteelyardWarning
-from steelyard.kernels import gaussian
 
 pytest.importorskip("clarabel", reason="Clarabel is not installed: pip install 'steelyard[discrepancy]'")
 

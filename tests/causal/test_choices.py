@@ -8,9 +8,9 @@ from sklearn.svm import OneClassSVM
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.causal needs it")
 
-from steelyard import Target  # noqa: E402
-from steelyard.causal import CausalTransferRegressor, inflate  # noqa: E402
-from steelyard.data import independent_component_shift  # noqa: E402
+from steelyard import Target
+from steelyard.causal import CausalTransferRegressor, inflate
+from steelyard.datasets import independent_component_shift
 
 # Without the fallback synthetic rows are used whether they help or not.
 ONE_NETWORK = {"n_seeds": 1, "n_hidden": 5, "weight_decay": 0.01, "fallback": False, "random_state": 0}

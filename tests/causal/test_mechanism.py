@@ -7,10 +7,10 @@ from scipy.stats import spearmanr
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.causal needs it")
 
-from steelyard.causal import NonlinearICA  # noqa: E402
-from steelyard.causal.contrast import Start, contrast, domain_weights, expected_contrast, learn  # noqa: E402
-from steelyard.causal.mechanism import Mechanisms  # noqa: E402
-from steelyard.errors import InputError, MissingDomainError  # noqa: E402
+from steelyard.causal import NonlinearICA
+from steelyard.causal.contrast import Start, contrast, domain_weights, expected_contrast, learn
+from steelyard.causal.mechanism import Mechanisms
+from steelyard.errors import InputError, MissingDomainError
 
 
 def mixed(seed, n_columns, n_domains=20, n_rows=200):

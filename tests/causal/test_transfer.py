@@ -7,13 +7,14 @@ from sklearn.linear_model import Ridge
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.causal needs it")
 
-from steelyard import Target  # noqa: E402
-from steelyard.baselines import TargetOnlyRegressor  # noqa: E402
-from steelyard.causal import Assumption, CausalTransferRegressor, inflate  # noqa: E402
-from steelyard.causal.assumption import dependence, independence_p_value  # noqa: E402
-from steelyard.causal.transfer import Synthetic, fit_augmented, leave_one_out_error, one_class, synthesise  # noqa: E402
-from steelyard.data import independent_component_shift  # noqa: E402
-from steelyard.errors import (  # noqa: E402
+from steelyard import Target
+from steelyard._few_shot.kernel_regression import LeaveOneOutKernelRegressor
+from steelyard.baselines import TargetOnlyRegressor
+from steelyard.causal import Assumption, CausalTransferRegressor, inflate
+from steelyard.causal.assumption import dependence, independence_p_value
+from steelyard.causal.transfer import Synthetic, fit_augmented, leave_one_out_error, one_class, synthesise
+from steelyard.datasets import independent_component_shift
+from steelyard.errors import (
     ColumnMismatchError,
     InputError,
     MissingDomainError,
@@ -21,7 +22,6 @@ from steelyard.errors import (  # noqa: E402
     NothingTransferredWarning,
     ParameterError,
 )
-from steelyard.kernelregression import LeaveOneOutKernelRegressor  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::steelyard.errors.NothingTransferredWarning")
 QUICK = {"n_seeds": 1, "n_hidden": (5,), "weight_decay": (0.01,), "epochs": 4, "every": 2, "random_state": 0}

@@ -12,7 +12,7 @@ from sklearn.naive_bayes import MultinomialNB
 from threadpoolctl import threadpool_info
 
 from steelyard import KLIEP, KMM, LSIF, RULSIF, ULSIF, AutoRatio, ClassifierRatio, Target, WeightedRegressor
-from steelyard.data import gaussian_pair
+from steelyard.datasets import gaussian_pair
 from steelyard.errors import ColumnMismatchError, NoTargetWarning
 
 ALL = {

@@ -7,11 +7,11 @@ from sklearn.exceptions import NotFittedError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 
-from torch import nn  # noqa: E402
+from torch import nn
 
-from steelyard import Target  # noqa: E402
-from steelyard.deep import DynamicWeightedClassifier  # noqa: E402
-from steelyard.errors import InputError, MissingTargetError, NotFiniteError  # noqa: E402
+from steelyard import Target
+from steelyard.deep import DynamicWeightedClassifier
+from steelyard.errors import InputError, MissingTargetError, NotFiniteError
 
 
 def net(n_classes=3, seed=0):

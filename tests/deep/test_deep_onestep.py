@@ -6,13 +6,15 @@ from sklearn.linear_model import LogisticRegression
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 
-from torch import nn  # noqa: E402
+from torch import nn
 
-from steelyard.data import load_images, rotate  # noqa: E402
-from steelyard.deep import Settings, Task, Trial, methods, onestep, train  # noqa: E402
-from steelyard.deep.nets import FiveLayerCNN, LeNet5  # noqa: E402
-from steelyard.deep.plan import Batch  # noqa: E402
-from steelyard.errors import DataNotFoundError, ParameterError  # noqa: E402
+from steelyard.datasets import load_images, rotate
+from steelyard.deep import Settings, Task, Trial, train
+from steelyard.deep.nets import FiveLayerCNN, LeNet5
+from steelyard.deep.training import methods
+from steelyard.deep.training import one_step as onestep
+from steelyard.deep.training.phases import Batch
+from steelyard.errors import DataNotFoundError, ParameterError
 
 
 class Linear(nn.Module):

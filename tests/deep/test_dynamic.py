@@ -7,11 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 
-import steelyard.deep.dynamic as dynamic_module  # noqa: E402
-from steelyard.deep import DynamicWeights  # noqa: E402
-from steelyard.deep.matching import _cvxopt_start, pose, solve, solve_as_cvxopt  # noqa: E402
-from steelyard.errors import InputError, NotFiniteError, ParameterError  # noqa: E402
-from steelyard.qp import BoxSlab, solve_box_slab  # noqa: E402
+import steelyard.deep.dynamic as dynamic_module
+from steelyard._numerics.quadratic_programs import BoxSlab, solve_box_slab
+from steelyard.deep import DynamicWeights
+from steelyard.deep._matching.dense import _cvxopt_start, pose, solve, solve_as_cvxopt
+from steelyard.errors import InputError, NotFiniteError, ParameterError
 
 
 def losses(rng, n, m, kind):
@@ -159,7 +159,7 @@ def test_the_authors_weights_where_the_kernel_is_narrow_or_the_bound_is_near(num
 def test_the_width_of_learnt_losses_is_an_eighth_of_their_range(seed):
     """Where the median distance is next to nothing; large losses of validation rows are then still matched."""
     pytest.importorskip("numba", reason="numba is not installed; losses are matched by PyTorch alone")
-    from steelyard.deep import line
+    from steelyard.deep._matching import line
 
     rng = np.random.default_rng(seed)
     train = np.where(rng.random(256) < 0.9, rng.gamma(1, 1e-4, 256), rng.gamma(2, 1, 256))

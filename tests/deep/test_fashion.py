@@ -6,10 +6,11 @@ from sklearn.metrics import roc_auc_score
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 
-from steelyard.data import label_noise, load_images  # noqa: E402
-from steelyard.deep import Settings, Task, Trial, methods, train  # noqa: E402
-from steelyard.deep.nets import LeNet5  # noqa: E402
-from steelyard.errors import DataNotFoundError  # noqa: E402
+from steelyard.datasets import label_noise, load_images
+from steelyard.deep import Settings, Task, Trial, train
+from steelyard.deep.nets import LeNet5
+from steelyard.deep.training import methods
+from steelyard.errors import DataNotFoundError
 
 
 def test_dynamic_weights_beat_plain_training_and_find_the_wrong_labels():

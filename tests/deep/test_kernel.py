@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 pytest.importorskip("triton", reason="Triton is not installed; the GPU kernels need it")
 
-from steelyard.deep.matching import pose, solve, solve_as_cvxopt  # noqa: E402
+from steelyard.deep._matching.dense import pose, solve, solve_as_cvxopt
 
 NORMALISED = {"quantile": 0.5, "is_gamma": False, "w_max": 50.0, "ridge": 1e-3}
 WIDE = {"quantile": 0.01, "is_gamma": True, "w_max": 50.0, "ridge": 1e-5}
@@ -20,7 +20,7 @@ WIDE = {"quantile": 0.01, "is_gamma": True, "w_max": 50.0, "ridge": 1e-5}
 PROGRAM = """
 import sys
 import torch
-from steelyard.deep import kernel
+from steelyard.deep._matching import triton_kernels as kernel
 calls = torch.load(sys.argv[1])
 torch.save([getattr(kernel, name)(*tensors, **settings) for name, tensors, settings in calls], sys.argv[2])
 """
@@ -182,7 +182,7 @@ COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from steelyard.deep import kernel
+from steelyard.deep._matching import triton_kernels as kernel
 
 def compiled(function, types, constants, n_warps):
     signature = {name: types.get(name, "constexpr") for name in function.arg_names}

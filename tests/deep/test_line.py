@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 pytest.importorskip("numba", reason="numba is not installed; losses are then matched by PyTorch")
 
-from steelyard.deep.line import match, pair_quantile
-from steelyard.qp import BoxSlab, solve_box_slab
+from steelyard._numerics.quadratic_programs import BoxSlab, solve_box_slab
+from steelyard.deep._matching.line import match, pair_quantile
 
 
 def batch(rng, k):

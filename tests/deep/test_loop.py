@@ -13,12 +13,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
+import torch.nn.functional as F
+from torch import nn
 
-from steelyard.deep import DynamicWeights, Settings, Task, Trial, methods, steps, train  # noqa: E402  # noqa: E402
-from steelyard.deep.plan import Batch, Method, Phase  # noqa: E402
-from steelyard.errors import (  # noqa: E402
+from steelyard.deep import DynamicWeights, Settings, Task, Trial, train
+from steelyard.deep.training import methods, steps
+from steelyard.deep.training.phases import Batch, Method, Phase
+from steelyard.errors import (
     CheckpointError,
     InputError,
     MissingTargetError,
@@ -292,7 +293,8 @@ KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
 import torch
-from steelyard.deep import Settings, Trial, methods, train
+from steelyard.deep import Settings, Trial, train
+from steelyard.deep.training import methods
 from test_loop import adam, net, parameters_of, task
 
 folder = Path(sys.argv[1])

@@ -4,9 +4,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 
-import torch.nn.functional as F  # noqa: E402
+import torch.nn.functional as F
 
-from steelyard.deep.nets import FiveLayerCNN, LeNet5, ResNet32  # noqa: E402
+from steelyard.deep.nets import FiveLayerCNN, LeNet5, ResNet32
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,8 @@ def test_dropout_is_of_the_full_layers_while_learning():
 
 def test_a_hundred_classes():
     """CIFAR-100, whose images are nowhere at hand: the network and a step on it."""
-    from steelyard.deep import Settings, Task, Trial, methods, train
+    from steelyard.deep import Settings, Task, Trial, train
+    from steelyard.deep.training import methods
 
     X, y = torch.rand(120, 3, 32, 32), torch.arange(120) % 100
     trial = Trial(methods.importance_weighting(ResNet32(100), 1), Task(X, y, X[:50], y[:50]))

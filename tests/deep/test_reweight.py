@@ -4,11 +4,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 
-from torch import nn  # noqa: E402
-from torch.func import functional_call  # noqa: E402
+from torch import nn
+from torch.func import functional_call
 
-from steelyard.deep.reweight import learnt_weights  # noqa: E402
-from steelyard.errors import InputError  # noqa: E402
+from steelyard.deep.reweight import learnt_weights
+from steelyard.errors import InputError
 
 ROWS = nn.CrossEntropyLoss(reduction="none")
 

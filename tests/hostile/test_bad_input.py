@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 from steelyard import KLIEP, KMM, LSIF, RULSIF, ULSIF, AutoRatio, ClassifierRatio, Target, WeightedRegressor, errors
-from steelyard.data import gaussian_pair
+from steelyard.datasets import gaussian_pair
 from steelyard.errors import (
     ColumnMismatchError,
     FewEffectiveRowsWarning,

@@ -14,12 +14,12 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from steelyard import WeightedClassifier
-from steelyard.cli import app
-from steelyard.encode import learn_encoding
+from steelyard.app.atomic_files import write_folder
+from steelyard.app.cli import app
+from steelyard.app.persistence import TableModel, load_model, model_files
 from steelyard.errors import OutputError
-from steelyard.output import write_folder
-from steelyard.store import TableModel, load_model, model_files
 from steelyard.tables import as_frame
+from steelyard.tables.encoding import learn_encoding
 
 X = np.linspace(-2, 2, 60)
 SOURCE = "x,y\n" + "".join(f"{x:.3f},{'yes' if x > 0 else 'no'}\n" for x in X)
@@ -58,7 +58,7 @@ def place(tmp_path, monkeypatch, run_files):
     (tmp_path / "s.csv").write_text(SOURCE)
     (tmp_path / "t.csv").write_text(TARGET)
     quick = SimpleNamespace(files=run_files, model=SimpleNamespace(about={"method": "plain"}))
-    monkeypatch.setattr("steelyard.commands.fit_tables", lambda *_, **__: quick)
+    monkeypatch.setattr("steelyard.app.commands.fit_tables", lambda *_, **__: quick)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -137,7 +137,7 @@ def test_a_file_is_refused_before_anything_is_read(place):
     for words in (("weigh", "nowhere.csv", "nowhere.csv"), ("predict", "nowhere", "nowhere.csv")):
         refused(steelyard(*words, "--out", "there.csv"), "exists already")
         refused(steelyard(*words, "--out", ".", "--overwrite"), "no plain file")
-    from steelyard.output import check_file
+    from steelyard.app.atomic_files import check_file
 
     with pytest.raises(OutputError, match="no plain file"):
         check_file(Path(os.devnull), overwrite=True)
@@ -228,13 +228,13 @@ def test_what_comes_while_the_fit_runs_is_kept(place, run_files, monkeypatch):
         (place / "run" / "weights.csv").write_text("mine")
         return SimpleNamespace(files=run_files)
 
-    monkeypatch.setattr("steelyard.commands.fit_tables", slow)
+    monkeypatch.setattr("steelyard.app.commands.fit_tables", slow)
     refused(fit("run"), "was not made by steelyard fit")
     assert contents(place / "run") == {"weights.csv": b"mine"}
 
 
 def test_the_names_that_are_checked_are_those_that_are_written(tmp_path):
-    from steelyard.commands import FIT_FILES
+    from steelyard.app.commands import FIT_FILES
 
     (tmp_path / "s.csv").write_text(SOURCE)
     (tmp_path / "t.csv").write_text(TARGET)
@@ -244,7 +244,7 @@ def test_the_names_that_are_checked_are_those_that_are_written(tmp_path):
 
 
 def test_demo_runs_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("steelyard.demo.N_ROWS", 60)
+    monkeypatch.setattr("steelyard.app.demo.N_ROWS", 60)
     monkeypatch.chdir(tmp_path)
     for seed in (0, 1):
         said = steelyard("demo", "--seed", seed)
@@ -265,7 +265,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from rich.progress import Progress
-from steelyard import commands
+from steelyard.app import commands
 
 STEPS = {"open", "os.chmod", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink"}
 place, kind = Path(sys.argv[1]), sys.argv[2]
@@ -352,7 +352,7 @@ def test_a_refit_killed_anywhere_leaves_one_run_or_the_other(exchanged, tmp_path
     assert n_before > 10
     assert n_before < len(found)
     # The next fit knows the folder as its own, finishes or replaces what was begun, and leaves no trace of it.
-    monkeypatch.setattr("steelyard.output.ABANDONED", -1.0)
+    monkeypatch.setattr("steelyard.app.atomic_files.ABANDONED", -1.0)
     expected = {f"run/{path.name}": path.read_bytes() for path in (exchanged / "new").iterdir()}
     files = {name.removeprefix("run/"): data for name, data in expected.items()}
     for run in runs:

@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from steelyard import diagnose
-from steelyard.cli import app
-from steelyard.commands import compared
-from steelyard.compare import fit_best
+from steelyard.app.cli import app
+from steelyard.app.commands import compared
+from steelyard.app.comparison import fit_best
+from steelyard.app.held_out import COMPARED_ROWS, assign_table_folds, draw
 from steelyard.errors import InputError
-from steelyard.heldout import COMPARED_ROWS, assign_table_folds, draw
 from steelyard.tables import place_of_row, read_table
 
 

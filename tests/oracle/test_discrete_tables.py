@@ -21,7 +21,7 @@ from steelyard import (
     iwcv_score,
     target_performance,
 )
-from tests.tables import binary_columns, labelled_ten_cells, ratio_of_counts, target_accuracy, ten_cells
+from tests.made_up_tables import binary_columns, labelled_ten_cells, ratio_of_counts, target_accuracy, ten_cells
 
 pytestmark = pytest.mark.filterwarnings("ignore::steelyard.errors.SteelyardWarning")
 # Largest RMSE to the ratio of the counts (even weights have 1.03).
@@ -111,7 +111,7 @@ def test_the_order_of_the_rows_does_not_matter(name):
 
 
 def test_the_validation_weights_of_fit_are_those_of_the_shift():
-    from steelyard.compare import estimate_importance, judging_weights
+    from steelyard.app.comparison import estimate_importance, judging_weights
 
     X, target = ten_cells(0)
     judge, _ = judging_weights(X, target, estimate_importance(X, target))

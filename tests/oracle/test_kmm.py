@@ -5,12 +5,12 @@ import piqp
 import pytest
 
 from steelyard import KMM
-from steelyard.empirical import empirical
+from steelyard._numerics.empirical import empirical
+from steelyard._numerics.interior_point import solve_box_slab_low_rank
+from steelyard._numerics.kernels import gaussian
+from steelyard._numerics.low_rank import pivoted_cholesky
+from steelyard._numerics.quadratic_programs import BoxSlab, Multipliers, certify, solve_box_slab
 from steelyard.errors import ConvergenceError
-from steelyard.interior import solve_box_slab_low_rank
-from steelyard.kernels import gaussian
-from steelyard.lowrank import pivoted_cholesky
-from steelyard.qp import BoxSlab, Multipliers, certify, solve_box_slab
 from steelyard.ratio import kmm as module
 
 

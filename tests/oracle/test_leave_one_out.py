@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from steelyard import RULSIF, ULSIF
-from steelyard.empirical import Empirical, empirical
-from steelyard.ratio.leave_one_out import leave_one_out, pair_rows, ratio_moments
+from steelyard._numerics.empirical import Empirical, empirical
+from steelyard.ratio._leave_one_out import leave_one_out, pair_rows, ratio_moments
 
 
 def kernel(rows, centers, width):

@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import minimize, nnls
 
 from steelyard import KLIEP, LSIF
-from steelyard.kernels import gaussian
-from steelyard.qp import solve_non_negative
+from steelyard._numerics.kernels import gaussian
+from steelyard._numerics.quadratic_programs import solve_non_negative
 from steelyard.ratio.kliep import mixture_proportions
 
 
@@ -42,8 +42,8 @@ def test_lsif_held_out_score_equals_refitting_fold_by_fold():
     source, target = pair(1)
     fit = LSIF(width=[1.0], reg=[0.1, 0.01], centers=target[:20], standardize=False, random_state=0)
     fit.fit(source, target=target)
-    from steelyard.empirical import empirical
-    from steelyard.folds import assign_folds
+    from steelyard._numerics.empirical import empirical
+    from steelyard._splits.merged_rows import assign_folds
 
     rng = np.random.default_rng(0)
     s, t = empirical(source, None, rng), empirical(target, None, rng)
@@ -63,9 +63,9 @@ def test_lsif_held_out_score_equals_refitting_fold_by_fold():
 
 def test_kliep_held_out_score_equals_refitting_fold_by_fold():
     """Both domains are held out, and so are centers drawn from the fold."""
-    from steelyard.empirical import empirical
-    from steelyard.folds import assign_folds
-    from steelyard.ratio.centers import covering_rows
+    from steelyard._numerics.empirical import empirical
+    from steelyard._splits.merged_rows import assign_folds
+    from steelyard.ratio._centers import covering_rows
 
     source, target = pair(2)
     fit = KLIEP(width=[1.0, 0.4], n_centers=25, standardize=False, random_state=0, tol=1e-8)

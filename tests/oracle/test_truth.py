@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from steelyard import KLIEP, KMM, LSIF, RULSIF, ULSIF, AutoRatio, ClassifierRatio
-from steelyard.data import gaussian_pair
+from steelyard.datasets import gaussian_pair
 
 METHODS = {
     "KLIEP": KLIEP(random_state=0),

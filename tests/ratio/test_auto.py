@@ -10,12 +10,12 @@ from sklearn.preprocessing import StandardScaler
 
 from steelyard import ULSIF, AutoRatio, ClassifierRatio, WeightedRegressor, cross_fitted_balance
 from steelyard.balance import balance_in_words, column_balance
-from steelyard.data import gaussian_pair, mixed_tables
+from steelyard.datasets import gaussian_pair, mixed_tables
 from steelyard.errors import InputTypeError, NoOverlapError, RawMeanWarning
 from steelyard.ratio import KMM
+from steelyard.ratio._domain_classifiers import BoundedCalibration
 from steelyard.ratio.auto import ETA
 from steelyard.ratio.candidates import BOOSTED, EVEN, KERNEL, LINEAR, RatioCandidate, mixture_in_words, share_out
-from steelyard.ratio.domain_classifiers import BoundedCalibration
 
 pytestmark = pytest.mark.filterwarnings("ignore::steelyard.errors.SteelyardWarning")
 
@@ -222,7 +222,7 @@ def test_every_ratio_estimator_has_its_balance(ratio):
 
 
 def test_cross_fitted_balance_by_hand():
-    from steelyard.folds import folds_of_table
+    from steelyard._splits.rows import folds_of_table
 
     pair = gaussian_pair(200, 200, 2, random_state=0)
     ratio = ULSIF(width=1.0, reg=0.1, random_state=0)

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from steelyard import RULSIF, ULSIF
-from steelyard.data import gaussian_pair
+from steelyard._numerics.kernels import gaussian
+from steelyard.datasets import gaussian_pair
 from steelyard.errors import InputError, InputTypeError, NotFiniteError
-from steelyard.kernels import gaussian
 
 PAIR = gaussian_pair(3000, 2000, 2, random_state=0)
 

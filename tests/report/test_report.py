@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from steelyard import ULSIF, AutoRatio, Target, WeightedRegressor, diagnose
-from steelyard.compare import Comparison, Method
-from steelyard.encode import learn_encoding
-from steelyard.performance import Interval
+from steelyard.app.comparison import Comparison, Method
+from steelyard.model_selection.performance import Interval
 from steelyard.report import gather, render, svg
 from steelyard.report.evidence import marginal, weight_histogram
 from steelyard.tables import Column, Frame
+from steelyard.tables.encoding import learn_encoding
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

@@ -7,9 +7,9 @@ from typing import Any
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from steelyard.arrays import FloatArray
-from steelyard.check import check_new_rows, forget_fit
-from steelyard.domains import check_few_shot, scale_of
+from steelyard._few_shot.domains import check_few_shot, scale_of
+from steelyard._typing import FloatArray
+from steelyard._validation import check_new_rows, forget_fit
 from steelyard.target import Target
 
 

@@ -10,9 +10,9 @@ from scipy.optimize import brentq
 from sklearn.base import clone
 from sklearn.tree import DecisionTreeRegressor
 
-from steelyard.arrays import FloatArray
+from steelyard._typing import FloatArray
+from steelyard._validation import check_count, generator
 from steelyard.baselines.base import FewShotRegressor
-from steelyard.check import check_count, generator
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steelyard.arrays import FloatArray
+from steelyard._numerics.kernels import blocks
+from steelyard._typing import FloatArray
+from steelyard._validation import check_range, generator
+from steelyard.baselines._vine import Vine, adapt, fit_vine, probabilities
 from steelyard.baselines.base import FewShotRegressor
-from steelyard.check import check_range, generator
-from steelyard.diagnose.twosample import mmd_test
+from steelyard.diagnostics.two_sample import mmd_test
 from steelyard.errors import InputError
-from steelyard.kernels import blocks
-from steelyard.vine import Vine, adapt, fit_vine, probabilities
 
 # Labels that the mean is taken over: quantiles of the label's marginal, equally likely.
 N_LABELS = 200

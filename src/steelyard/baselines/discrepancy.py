@@ -10,12 +10,12 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
-from steelyard.arrays import FloatArray
+from steelyard._few_shot.kernel_regression import LAMBDAS, median_distance, spectrum
+from steelyard._numerics.kernels import gaussian
+from steelyard._typing import FloatArray
+from steelyard._validation import check_grid, check_range
 from steelyard.baselines.base import FewShotRegressor
-from steelyard.check import check_grid, check_range
 from steelyard.errors import ConvergenceError, DependencyError, SteelyardWarning
-from steelyard.kernelregression import LAMBDAS, median_distance, spectrum
-from steelyard.kernels import gaussian
 
 # Directions of the kernel below this share of the largest are left out.
 NEGLIGIBLE = 1e-4

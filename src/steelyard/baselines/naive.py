@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.arrays import FloatArray
+from steelyard._few_shot.kernel_regression import fit_scored
+from steelyard._typing import FloatArray
 from steelyard.baselines.base import FewShotRegressor
 from steelyard.errors import ParameterError
-from steelyard.kernelregression import fit_scored
 
 
 class TargetOnlyRegressor(FewShotRegressor):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from steelyard.arrays import FloatArray
+from steelyard._few_shot.kernel_regression import LeaveOneOutKernelRegressor
+from steelyard._typing import FloatArray
 from steelyard.baselines.base import FewShotRegressor
-from steelyard.kernelregression import LeaveOneOutKernelRegressor
 from steelyard.ratio import RULSIF
 
 

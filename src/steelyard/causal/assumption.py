@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from steelyard.arrays import FloatArray
-from steelyard.check import generator
-from steelyard.kernelregression import median_distance
-from steelyard.kernels import gaussian
+from steelyard._few_shot.kernel_regression import median_distance
+from steelyard._numerics.kernels import gaussian
+from steelyard._typing import FloatArray
+from steelyard._validation import generator
 
 LEVEL = 0.05
 

@@ -10,11 +10,11 @@ import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from steelyard.arrays import FloatArray
+from steelyard._few_shot.domains import Scale, check_domains, scale_of
+from steelyard._typing import FloatArray
+from steelyard._validation import check_count, check_range, forget_fit, generator
 from steelyard.causal.contrast import Start, learn
 from steelyard.causal.mechanism import Mechanisms
-from steelyard.check import check_count, check_range, forget_fit, generator
-from steelyard.domains import Scale, check_domains, scale_of
 from steelyard.errors import ConvergenceError, InputError
 
 
@@ -61,7 +61,7 @@ class NonlinearICA(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> from steelyard.causal import NonlinearICA
-    >>> from steelyard.data import independent_component_shift
+    >>> from steelyard.datasets import independent_component_shift
     >>> Z, domain, _ = independent_component_shift(5, 100, 2, random_state=0)
     >>> ica = NonlinearICA(n_starts=2, epochs=5, random_state=0).fit(Z, domain=domain)
     >>> bool(abs(ica.inverse_transform(ica.transform(Z)) - Z).max() < 1e-8)

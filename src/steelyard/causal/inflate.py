@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.arrays import FloatArray, IntArray
-from steelyard.check import check_count, generator
+from steelyard._typing import FloatArray, IntArray
+from steelyard._validation import check_count, generator
 from steelyard.errors import InputError
 
 

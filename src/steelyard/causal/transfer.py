@@ -16,16 +16,16 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.svm import OneClassSVM
 from sklearn.utils.validation import check_is_fitted
 
-from steelyard.arrays import FloatArray, IntArray
+from steelyard._few_shot.domains import check_domains, check_few_shot, scale_of
+from steelyard._few_shot.kernel_regression import fit_scored
+from steelyard._typing import FloatArray, IntArray
+from steelyard._validation import check_count, check_new_rows, check_range, forget_fit, generator
 from steelyard.causal.assumption import Assumption, independence_p_value
 from steelyard.causal.contrast import Checkpoint, Start, learn
 from steelyard.causal.ica import Mechanism
 from steelyard.causal.inflate import combinations
 from steelyard.causal.mechanism import Mechanisms
-from steelyard.check import check_count, check_new_rows, check_range, forget_fit, generator
-from steelyard.domains import check_domains, check_few_shot, scale_of
 from steelyard.errors import NothingTransferredWarning, ParameterError
-from steelyard.kernelregression import fit_scored
 from steelyard.target import Target
 
 
@@ -122,7 +122,7 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
     --------
     >>> from steelyard import Target
     >>> from steelyard.causal import CausalTransferRegressor
-    >>> from steelyard.data import independent_component_shift
+    >>> from steelyard.datasets import independent_component_shift
     >>> Z, domain, _ = independent_component_shift(8, 40, 2, random_state=0)
     >>> source, few = domain < 7, (domain == 7).nonzero()[0][:6]
     >>> model = CausalTransferRegressor(n_seeds=1, epochs=10, every=10, random_state=0)

@@ -13,13 +13,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from steelyard.check import check_count, check_new_rows, check_source, forget_fit, match_columns
+from steelyard._validation import check_count, check_new_rows, check_source, forget_fit, match_columns
 from steelyard.deep.dynamic import PRESETS
-from steelyard.deep.loop import train
-from steelyard.deep.methods import importance_weighting
-from steelyard.deep.plan import Task
-from steelyard.deep.run import Optimiser, Settings, Trial
-from steelyard.deep.steps import evaluating
+from steelyard.deep.training.loop import train
+from steelyard.deep.training.methods import importance_weighting
+from steelyard.deep.training.phases import Task
+from steelyard.deep.training.run import Optimiser, Settings, Trial
+from steelyard.deep.training.steps import evaluating
 from steelyard.errors import InputError, MissingTargetError, NotFiniteError, ParameterError
 from steelyard.target import Target
 

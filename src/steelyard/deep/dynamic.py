@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from steelyard.check import check_range
-from steelyard.deep.matching import pose, solve, solve_as_cvxopt
+from steelyard._validation import check_range
+from steelyard.deep._matching.dense import pose, solve, solve_as_cvxopt
 from steelyard.errors import InputError, NotFiniteError, ParameterError
 
 TRANSFORMS = ("loss", "features")
@@ -202,7 +202,7 @@ class DynamicWeights:
     def _match_losses(self, train: Tensor, validation: Tensor) -> Tensor:
         """Weights as solved, by Triton or PyTorch."""
         if train.is_cuda and HAS_TRITON and max(train.shape[-1], validation.shape[-1]) <= LARGEST_OF_KERNEL:
-            from steelyard.deep.kernel import match_lines
+            from steelyard.deep._matching.triton_kernels import match_lines
 
             return match_lines(
                 train[None],
@@ -218,7 +218,7 @@ class DynamicWeights:
 
     def _match_line(self, train: Tensor, validation: Tensor) -> Tensor:
         """Weights of one problem on a CPU, scaled as the preset says."""
-        from steelyard.deep.line import weigh
+        from steelyard.deep._matching.line import weigh
 
         rule, z, v = self.preset, train.double().numpy(), validation.double().numpy()
         weights, solved = weigh(
@@ -231,7 +231,7 @@ class DynamicWeights:
     def _match_classes(self, train: Tensor, validation: Tensor, here: Tensor, there: Tensor) -> Tensor:
         """(C, n) weights of rows in each class, zero elsewhere."""
         if train.is_cuda and HAS_TRITON and max(len(train), len(validation)) <= LARGEST_OF_KERNEL:
-            from steelyard.deep.kernel import match_classes
+            from steelyard.deep._matching.triton_kernels import match_classes
 
             return match_classes(
                 train,

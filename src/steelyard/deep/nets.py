@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from steelyard.check import check_range
+from steelyard._validation import check_range
 
 
 class _Headed(nn.Module):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
 
-from steelyard.deep.plan import RowLosses
+from steelyard.deep.training.phases import RowLosses
 from steelyard.errors import InputError
 
 

@@ -9,22 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.arrays import FloatArray, one_openmp_thread
+from steelyard._numerics.empirical import Empirical
+from steelyard._numerics.kernels import basis_moments, blocks, gaussian
+from steelyard._splits.merged_rows import FoldParts, assign_folds, number_of_folds
+from steelyard._threads import one_openmp_thread
+from steelyard._typing import FloatArray
+from steelyard._validation import check_count
 from steelyard.balance import Balance, column_balance
-from steelyard.check import check_count
-from steelyard.empirical import Empirical
 from steelyard.errors import NoOverlapError, RawMeanWarning
-from steelyard.folds import FoldParts, assign_folds, number_of_folds
-from steelyard.kernels import basis_moments, blocks, gaussian
-from steelyard.ratio.base import NO_OVERLAP, InductiveRatio, fold_of_centers
+from steelyard.ratio._base import NO_OVERLAP, InductiveRatio, fold_of_centers
+from steelyard.ratio._domain_classifiers import BoostedOdds, BoundedCalibration, LinearOdds, fit_odds, held_out_log_odds
 from steelyard.ratio.candidates import BOOSTED, EVEN, KERNEL, LINEAR, RatioCandidate, share_out
-from steelyard.ratio.domain_classifiers import (
-    BoostedOdds,
-    BoundedCalibration,
-    LinearOdds,
-    fit_odds,
-    held_out_log_odds,
-)
 from steelyard.ratio.ulsif import ULSIF, rounded_ridge
 from steelyard.weights import effective_sample_size
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from steelyard.arrays import FloatArray
-from steelyard.check import check_count
-from steelyard.empirical import Empirical
+from steelyard._numerics.empirical import Empirical
+from steelyard._splits.merged_rows import FoldParts, assign_folds, number_of_folds
+from steelyard._typing import FloatArray
+from steelyard._validation import check_count
+from steelyard._weight_parameter import require_weight_parameter
 from steelyard.errors import InputTypeError
-from steelyard.folds import FoldParts, assign_folds, number_of_folds
-from steelyard.ratio.base import InductiveRatio
-from steelyard.weightable import require_weight_parameter
+from steelyard.ratio._base import InductiveRatio
 
 # Beyond so many columns the products of all pairs are more than the rows can bear; then the columns alone are used.
 MOST_COLUMNS_SQUARED = 50

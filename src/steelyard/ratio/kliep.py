@@ -8,14 +8,14 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dsyrk
 
-from steelyard.arrays import BoolArray, FloatArray, IntArray
-from steelyard.check import check_range
-from steelyard.empirical import Empirical
+from steelyard._numerics.empirical import Empirical
+from steelyard._numerics.kernels import basis_moments, blocks, gaussian
+from steelyard._numerics.quadratic_programs import Certificate
+from steelyard._splits.merged_rows import FoldParts, assign_folds, number_of_folds
+from steelyard._typing import BoolArray, FloatArray, IntArray
+from steelyard._validation import check_range
 from steelyard.errors import NoOverlapError
-from steelyard.folds import FoldParts, assign_folds, number_of_folds
-from steelyard.kernels import basis_moments, blocks, gaussian
-from steelyard.qp import Certificate
-from steelyard.ratio.base import FAR_CENTER, NO_OVERLAP, GaussianRatio, fold_of_centers
+from steelyard.ratio._base import FAR_CENTER, NO_OVERLAP, GaussianRatio, fold_of_centers
 
 
 def mixture_proportions(

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from steelyard.arrays import FloatArray
-from steelyard.check import check_count, check_range
-from steelyard.empirical import Empirical
+from steelyard._numerics.empirical import Empirical
+from steelyard._numerics.interior_point import solve_box_slab_low_rank
+from steelyard._numerics.kernels import blocks, gaussian
+from steelyard._numerics.low_rank import LowRank, pivoted_cholesky
+from steelyard._numerics.quadratic_programs import BoxSlab, Certificate, solve_box_slab
+from steelyard._typing import FloatArray
+from steelyard._validation import check_count, check_range
 from steelyard.errors import ParameterError
-from steelyard.interior import solve_box_slab_low_rank
-from steelyard.kernels import blocks, gaussian
-from steelyard.lowrank import LowRank, pivoted_cholesky
-from steelyard.qp import BoxSlab, Certificate, solve_box_slab
-from steelyard.ratio.base import RatioEstimator, require_reach
+from steelyard.ratio._base import RatioEstimator, require_reach
 
 # Up to here the dense solver is about as fast, and needs no factor.
 DENSE_ROWS = 400

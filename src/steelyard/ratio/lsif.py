@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.arrays import BoolArray, FloatArray, IntArray
-from steelyard.check import check_grid, check_range
-from steelyard.empirical import Empirical
+from steelyard._numerics.empirical import Empirical
+from steelyard._numerics.kernels import basis_moments
+from steelyard._numerics.quadratic_programs import Certificate, solve_non_negative
+from steelyard._splits.merged_rows import assign_folds, number_of_folds
+from steelyard._typing import BoolArray, FloatArray, IntArray
+from steelyard._validation import check_grid, check_range
 from steelyard.errors import NoOverlapError
-from steelyard.folds import assign_folds, number_of_folds
-from steelyard.kernels import basis_moments
-from steelyard.qp import Certificate, solve_non_negative
-from steelyard.ratio.base import FAR_CENTER, NO_OVERLAP, REGS, GaussianRatio, fold_of_centers
+from steelyard.ratio._base import FAR_CENTER, NO_OVERLAP, REGS, GaussianRatio, fold_of_centers
 
 # A ratio has mean one over the source; a fit this many times above or below is none.
 MEAN_LIMIT = 2.0

@@ -7,13 +7,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from steelyard.arrays import FloatArray, IntArray, one_blas_thread
-from steelyard.check import check_grid, check_range, forget_fit, generator
-from steelyard.empirical import Empirical, empirical
+from steelyard._numerics.empirical import Empirical, empirical
+from steelyard._threads import one_blas_thread
+from steelyard._typing import FloatArray, IntArray
+from steelyard._validation import check_grid, check_range, forget_fit, generator
 from steelyard.errors import InputError, NoOverlapError
-from steelyard.ratio.base import NO_OVERLAP, REGS, GaussianRatio, fold_of_centers, median_distance, mixture_scale
-from steelyard.ratio.blocks import BlockTable, FoldMoments, TableSummary, common_fold, fold_scores
-from steelyard.ratio.leave_one_out import Moments, leave_one_out, ratio_moments
+from steelyard.ratio._base import NO_OVERLAP, REGS, GaussianRatio, fold_of_centers, median_distance, mixture_scale
+from steelyard.ratio._leave_one_out import Moments, leave_one_out, ratio_moments
+from steelyard.ratio._streaming import BlockTable, FoldMoments, TableSummary, common_fold, fold_scores
 
 
 def rounded_ridge(second: FloatArray, first: FloatArray, reg: float) -> FloatArray:

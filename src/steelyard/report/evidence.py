@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steelyard.arrays import FloatArray, IntArray
+from steelyard._typing import FloatArray, IntArray
 from steelyard.balance import column_balance
-from steelyard.diagnose.findings import Findings
-from steelyard.encode import Encoding
 from steelyard.tables import Column, Frame
+from steelyard.tables.encoding import Encoding
 from steelyard.weights import effective_sample_size
+
+if TYPE_CHECKING:
+    from steelyard.diagnostics.findings import Findings
 
 N_MARGINALS = 6
 N_BALANCED = 15

@@ -6,13 +6,16 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steelyard.balance import balance_in_words
-from steelyard.compare import Comparison
-from steelyard.diagnose import Findings
-from steelyard.report import svg, words
+from steelyard.report import phrases as words
+from steelyard.report import svg
 from steelyard.report.evidence import Evidence
+
+if TYPE_CHECKING:
+    from steelyard.app.comparison import Comparison
+    from steelyard.diagnostics.findings import Findings
 
 N_COLUMNS = 30
 

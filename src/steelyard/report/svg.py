@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup, escape
 
-from steelyard.compare import Comparison
 from steelyard.report.evidence import Balance, Evidence, Histogram, Marginal, Point
+
+if TYPE_CHECKING:
+    from steelyard.app.comparison import Comparison
 
 WIDTH = 360
 LEFT, RIGHT, TOP, BOTTOM = 40, 10, 10, 34

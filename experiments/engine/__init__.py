@@ -1,0 +1,1 @@
+"""What computes, stores, sums up and prints the cells of an experiment."""

@@ -1,0 +1,89 @@
+"""Compute what is missing of a table, in parallel, and keep every cell as it comes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
+
+import numpy as np
+
+from experiments.engine.cells import Cell, Experiment, Settings
+from experiments.engine.store import CellStore, Outcome
+from steelyard._threads import one_blas_thread
+from steelyard.errors import CellError, SteelyardWarning
+
+
+def run_missing(
+    experiment: Experiment,
+    cells: list[Cell],
+    settings: Settings,
+    seed: int,
+    store: CellStore,
+    *,
+    jobs: int,
+    advance: Callable[[], None] = lambda: None,
+) -> None:
+    """Compute the given cells and store each as soon as it is there; `advance` is called after each."""
+    for cell, outcome in _outcomes(experiment, cells, settings, seed, jobs):
+        store.put(cell, outcome)
+        advance()
+
+
+def _outcomes(
+    experiment: Experiment, cells: list[Cell], settings: Settings, seed: int, jobs: int
+) -> Iterator[tuple[Cell, Outcome]]:
+    if jobs == 1 or len(cells) == 1:
+        for cell in cells:
+            yield cell, compute(experiment.name, cell, settings, seed)
+        return
+    # Spawned, not forked: a fork copies locks that threads of this process may hold.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent) as pool:
+        try:
+            waiting = {pool.submit(compute, experiment.name, cell, settings, seed): cell for cell in cells}
+            for done in as_completed(waiting):
+                yield waiting[done], done.result()
+        except BrokenProcessPool as error:
+            raise CellError(
+                "A worker was ended from outside, perhaps for memory. What was computed is stored; try fewer --jobs."
+            ) from error
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def compute(name: str, cell: Cell, settings: Settings, seed: int) -> Outcome:
+    """One cell, on one BLAS thread, with its CPU seconds."""
+    from experiments import EXPERIMENTS
+
+    start = time.process_time()  # of one thread: what else the machine does must not show
+    try:
+        with one_blas_thread(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", SteelyardWarning)  # rough weights are part of the tables
+            found = EXPERIMENTS[name].compute
+            assert found is not None
+            error = found(cell, settings, seed)
+    except Exception as problem:
+        raise CellError(f"{name}, {cell.data}, {cell.method}, trial {cell.trial}: {problem}") from problem
+    if not np.isfinite(error):
+        raise CellError(f"{name}, {cell.data}, {cell.method}, trial {cell.trial}: the error is {error}.")
+    return Outcome(float(error), round(time.process_time() - start, 3), int(time.time()))
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever; this one ends with it."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def _exit_after(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)

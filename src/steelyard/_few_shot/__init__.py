@@ -1,0 +1,1 @@
+"""What methods with a few labelled target rows share."""

@@ -1,0 +1,1 @@
+"""Numerical building blocks: kernels, losses, quadratic programs, merged rows."""

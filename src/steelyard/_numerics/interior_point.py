@@ -1,0 +1,228 @@
+"""A primal-dual interior point for box-and-slab problems whose matrix is a thin factor plus a diagonal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.blas import dsyrk
+
+from steelyard._numerics.kernels import blocks
+from steelyard._numerics.quadratic_programs import BoxSlab, Certificate, Multipliers, certify
+from steelyard._typing import FloatArray
+
+# Rows a block when the scaled factor's Gram matrix is summed: large enough for BLAS, small beside the factor.
+GRAM_ROWS = 4096
+
+
+def solve_box_slab_low_rank(
+    factor: FloatArray,
+    diagonal: FloatArray,
+    linear: FloatArray,
+    bounds: BoxSlab,
+    start: FloatArray,
+    *,
+    tol: float,
+    truncation: float = 0.0,
+    max_iter: int = 60,
+) -> tuple[FloatArray, Certificate]:
+    """min ½xᵀ(GGᵀ + D)x − cᵀx over 0 ≤ x ≤ u, low ≤ Σx ≤ high.
+
+    Mehrotra's predictor-corrector from a point inside all constraints. Each step solves a system of the size of the
+    rank: O(n r²) time, and no copy of G.
+    """
+    scale = max(1.0, float(np.max(np.abs(linear))))
+    problem = _Scaled(factor, diagonal / scale, linear / scale, bounds, scale)
+    state = _State.inside(problem, start)
+    for iteration in range(max_iter + 1):
+        product = problem.product(state.x)
+        certificate = state.certificate(problem, product, iteration, tol, truncation)
+        # A tenth of the tolerance costs a step, and leaves the tolerance to what the factor cut off.
+        worst = max(certificate.gap, certificate.dual_residual, certificate.primal_residual)
+        if worst <= tol / 10 or iteration == max_iter:
+            break
+        try:
+            newton = _Newton(state, problem, product)
+        except np.linalg.LinAlgError:
+            break  # the barrier spans more digits than there are; the certificate says how far it came
+        predictor = newton.direction(0.0)
+        now = state.complementarity(problem)
+        after = state.moved(predictor, state.longest(predictor, problem)).complementarity(problem)
+        step = newton.direction(now * (after / now) ** 3, predictor)
+        length = 0.99 * state.longest(step, problem)
+        if not length > 1e-8:
+            break  # rounding leaves no step to take; the certificate says how far it came
+        state = state.moved(step, length)
+    return state.x, certificate
+
+
+class _Scaled:
+    """The problem divided by the size of its gradient: every quantity of an iteration is then of order one."""
+
+    def __init__(
+        self, factor: FloatArray, diagonal: FloatArray, linear: FloatArray, bounds: BoxSlab, scale: float
+    ) -> None:
+        self.factor, self.diagonal, self.linear, self.scale = factor, diagonal, linear, scale
+        # An empty interior (equality) is widened by a billionth, far below any tolerance on a sum of weights.
+        room = 1e-9 * max(1.0, bounds.high)
+        self.low, self.high, self.upper = bounds.low - room, bounds.high + room, bounds.upper
+        self.bounds = bounds
+        # Used again in every iteration: fresh pages would cost as much as the product they feed.
+        self.buffer = np.empty((min(len(factor), GRAM_ROWS), factor.shape[1]), order="F")
+
+    def product(self, x: FloatArray) -> FloatArray:
+        return self.factor @ (self.factor.T @ x) / self.scale + self.diagonal * x
+
+
+class _Woodbury:
+    """Solves with T + GGᵀ/scale, T diagonal, through a system of the size of the rank."""
+
+    def __init__(self, problem: _Scaled, barrier: FloatArray) -> None:
+        self.factor, self.scale = problem.factor, problem.scale
+        self.diagonal = problem.diagonal + barrier
+        n, rank = self.factor.shape
+        small = np.zeros((rank, rank), order="F")
+        root = 1 / np.sqrt(self.diagonal)
+        for block in blocks(n, GRAM_ROWS):
+            scaled = problem.buffer[: block.stop - block.start]
+            np.multiply(self.factor[block], root[block, None], out=scaled)
+            small = dsyrk(1 / self.scale, scaled, beta=1.0, c=small, trans=1, overwrite_c=1)
+        small[np.diag_indices(rank)] += 1
+        self.cholesky = cho_factor(small, lower=False, overwrite_a=True, check_finite=False)
+
+    def solve(self, right: FloatArray) -> FloatArray:
+        """One or several right-hand sides, as columns; the factor is read twice however many there are."""
+        per_row = self.diagonal if right.ndim == 1 else self.diagonal[:, None]
+        scaled = right / per_row
+        back = cho_solve(self.cholesky, self.factor.T @ scaled, check_finite=False)
+        return np.asarray(scaled - self.factor @ back / self.scale / per_row)
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """A point, or a step from one: x, its sum, and the multipliers of x ≥ 0, x ≤ u, sum ≥ low, sum ≤ high, sum = Σx.
+
+    The sum is a variable of its own, so that an active slab is followed to full precision however close it is.
+    """
+
+    x: FloatArray
+    total: float
+    at_zero: FloatArray
+    at_upper: FloatArray
+    at_low: float
+    at_high: float
+    nu: float
+
+    @classmethod
+    def inside(cls, problem: _Scaled, start: FloatArray) -> _State:
+        """Multipliers whose products with their rooms are about equal; a far bound gets a small one."""
+        gradient = problem.product(start) - problem.linear
+        level = float(np.mean(np.abs(gradient))) + 1e-3
+        product, total = level * float(start.mean()), float(start.sum())
+        return cls(
+            start,
+            total,
+            np.maximum(gradient, 0) + level,
+            product / (problem.upper - start),
+            product / (total - problem.low),
+            product / (problem.high - total),
+            0.0,
+        )
+
+    def certificate(self, p: _Scaled, product: FloatArray, n_iter: int, tol: float, truncation: float) -> Certificate:
+        multipliers = Multipliers(
+            p.scale * self.at_zero, p.scale * self.at_upper, p.scale * self.at_low, p.scale * self.at_high
+        )
+        return certify(self.x, p.scale * product, p.scale * p.linear, p.bounds, multipliers, n_iter, tol, truncation)
+
+    def moved(self, step: _State, length: float) -> _State:
+        return _State(
+            self.x + length * step.x,
+            self.total + length * step.total,
+            self.at_zero + length * step.at_zero,
+            self.at_upper + length * step.at_upper,
+            self.at_low + length * step.at_low,
+            self.at_high + length * step.at_high,
+            self.nu + length * step.nu,
+        )
+
+    def complementarity(self, p: _Scaled) -> float:
+        """Mean product of a constraint's room and its multiplier."""
+        total = (
+            self.x @ self.at_zero
+            + (p.upper - self.x) @ self.at_upper
+            + (self.total - p.low) * self.at_low
+            + (p.high - self.total) * self.at_high
+        )
+        return float(total) / (2 * len(self.x) + 2)
+
+    def longest(self, step: _State, p: _Scaled) -> float:
+        """The longest step, at most one, that leaves every room and every multiplier non-negative."""
+        scalars = np.array([self.total - p.low, p.high - self.total, self.at_low, self.at_high])
+        changes = np.array([step.total, -step.total, step.at_low, step.at_high])
+        shrink = min(
+            float(np.min(step.x / self.x)),
+            float(np.min(-step.x / (p.upper - self.x))),
+            float(np.min(step.at_zero / self.at_zero)),
+            float(np.min(step.at_upper / self.at_upper)),
+            float(np.min(changes / scalars)),
+        )
+        return 1.0 if shrink > -1 else -1 / shrink
+
+
+class _Newton:
+    """The linear system of one iteration, factored once and solved for predictor and corrector."""
+
+    def __init__(self, state: _State, p: _Scaled, product: FloatArray) -> None:
+        self.state, self.p = state, p
+        self.room = p.upper - state.x
+        self.above, self.below = state.total - p.low, p.high - state.total
+        self.solver = _Woodbury(p, state.at_zero / state.x + state.at_upper / self.room)
+        self.slab = state.at_low / self.above + state.at_high / self.below
+        self.stationarity = product - p.linear - state.at_zero + state.at_upper + state.nu
+        self.slab_stationarity = -state.nu - state.at_low + state.at_high
+        self.sum_residual = float(state.x.sum()) - state.total
+        self.of_ones: FloatArray | None = None
+
+    def direction(self, goal: float, predictor: _State | None = None) -> _State:
+        """The step toward complementarity `goal`, corrected for the second order of the predictor's step."""
+        s, second = self.state, _second_order(predictor)
+        to_zero = (goal - second[0]) / s.x - s.at_zero
+        to_upper = (goal - second[1]) / self.room - s.at_upper
+        to_low = (goal - second[2]) / self.above - s.at_low
+        to_high = (goal - second[3]) / self.below - s.at_high
+        right, self.of_ones = self._solve(to_zero - to_upper - self.stationarity)
+        slab_right = to_low - to_high - self.slab_stationarity
+        # Eliminating x leaves one equation for the sum; written so that neither a vanishing nor a huge slab term hurts.
+        free, stiffness = float(right.sum()) + self.sum_residual, float(self.of_ones.sum())
+        total = (free + stiffness * slab_right) / (self.slab * stiffness + 1)
+        nu = (self.slab * free - slab_right) / (self.slab * stiffness + 1)
+        x = right - nu * self.of_ones
+        return _State(
+            x,
+            total,
+            to_zero - s.at_zero / s.x * x,
+            to_upper + s.at_upper / self.room * x,
+            to_low - s.at_low / self.above * total,
+            to_high + s.at_high / self.below * total,
+            nu,
+        )
+
+    def _solve(self, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The solution for `right` and that for ones, which is computed with the first and kept."""
+        if self.of_ones is not None:
+            return self.solver.solve(right), self.of_ones
+        both = self.solver.solve(np.column_stack([right, np.ones(len(right))]))
+        return both[:, 0], both[:, 1]
+
+
+def _second_order(step: _State | None) -> tuple[FloatArray | float, FloatArray | float, float, float]:
+    if step is None:
+        return 0.0, 0.0, 0.0, 0.0
+    return (
+        step.x * step.at_zero,
+        -step.x * step.at_upper,
+        step.total * step.at_low,
+        -step.total * step.at_high,
+    )

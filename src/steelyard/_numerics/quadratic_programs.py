@@ -1,0 +1,151 @@
+"""Quadratic programs of this library, each solved with a certificate.
+
+* box and slab: min ½xᵀQx − cᵀx  over 0 ≤ x ≤ u, low ≤ Σx ≤ high   (KMM)
+* non-negative: min ½xᵀQx − cᵀx  over x ≥ 0                          (LSIF)
+
+Small dense problems go to piqp. Large ones have Q = GGᵀ + diag(d) with a thin G and go to `interior`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from steelyard._typing import FloatArray
+from steelyard.errors import ConvergenceError
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How good a solution is, measured on the solution itself rather than reported by the solver.
+
+    `gap` is the complementarity gap relative to max(1, |objective|); the residuals are in the infinity norm of the
+    problem scaled to unit gradients and unit weights; `solved` says that all three are at most the tolerance.
+    `truncation` is the share of the kernel matrix' trace that a low-rank factor left out; 0 where the matrix was
+    used as it is.
+    """
+
+    objective: float
+    primal_residual: float
+    dual_residual: float
+    gap: float
+    n_iter: int
+    solved: bool
+    truncation: float = 0.0
+
+    def require(self, what: str, tol: float) -> None:
+        """Raise unless solved."""
+        if not self.solved:
+            raise ConvergenceError(
+                f"{what} stopped after {self.n_iter} iterations with gap {self.gap:.1e}, primal residual "
+                f"{self.primal_residual:.1e} and dual residual {self.dual_residual:.1e}; each should be at most "
+                f"{tol:.1e}. Raise tol, widen the kernel or the ridge, or check for columns of very different size."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class BoxSlab:
+    """The constraints 0 ≤ x ≤ upper, low ≤ Σx ≤ high."""
+
+    upper: FloatArray
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Multipliers:
+    """Non-negative multipliers of the four kinds of constraint."""
+
+    at_zero: FloatArray
+    at_upper: FloatArray
+    at_low: float
+    at_high: float
+
+
+def certify(
+    x: FloatArray,
+    product: FloatArray,
+    linear: FloatArray,
+    bounds: BoxSlab,
+    multipliers: Multipliers,
+    n_iter: int,
+    tol: float,
+    truncation: float = 0.0,
+) -> Certificate:
+    """Certificate of a point of the box-and-slab problem; `product` is Q x."""
+    total, m = float(x.sum()), multipliers
+    objective = float(x @ product / 2 - linear @ x)
+    violation = max(float(np.max(-x)), float(np.max(x - bounds.upper)), 0.0)
+    slab = max(bounds.low - total, total - bounds.high, 0.0) / max(1.0, len(x))
+    stationarity = product - linear - m.at_zero + m.at_upper - m.at_low + m.at_high
+    # A negative multiplier would prove nothing, however small the rest.
+    wrong_sign = max(0.0, -float(m.at_zero.min()), -float(m.at_upper.min()), -m.at_low, -m.at_high)
+    dual = max(float(np.max(np.abs(stationarity))), wrong_sign) / max(1.0, float(np.max(np.abs(linear))))
+    gap = abs(float(x @ m.at_zero + (bounds.upper - x) @ m.at_upper))
+    # An infinite side has multiplier 0; 0 · inf would be NaN.
+    gap += abs(m.at_low * (total - bounds.low)) if m.at_low else 0.0
+    gap += abs(m.at_high * (bounds.high - total)) if m.at_high else 0.0
+    gap = float(gap) / max(1.0, abs(objective))
+    solved = bool(max(violation, slab, dual, gap) <= tol)
+    return Certificate(objective, max(violation, slab), dual, gap, n_iter, solved, truncation)
+
+
+def solve_box_slab(
+    matrix: FloatArray, linear: FloatArray, bounds: BoxSlab, tol: float
+) -> tuple[FloatArray, Certificate]:
+    """The dense problem, by piqp."""
+    n = len(linear)
+    # Scaled so that the gradient is of order one whatever the number of rows.
+    scale = max(1.0, float(np.max(np.abs(linear))))
+    result = _piqp(
+        matrix / scale,
+        -linear / scale,
+        x_l=np.zeros(n),
+        x_u=bounds.upper,
+        G=np.ones((1, n), order="F"),
+        h_l=np.array([bounds.low]),
+        h_u=np.array([bounds.high]),
+    )
+    x = np.clip(result.x, 0, bounds.upper)
+    multipliers = Multipliers(
+        scale * np.maximum(result.z_bl, 0),
+        scale * np.maximum(result.z_bu, 0),
+        scale * max(float(result.z_l[0]), 0.0),
+        scale * max(float(result.z_u[0]), 0.0),
+    )
+    return x, certify(x, matrix @ x, linear, bounds, multipliers, result.info.iter, tol)
+
+
+def solve_non_negative(matrix: FloatArray, linear: FloatArray, tol: float) -> tuple[FloatArray, Certificate]:
+    """min ½xᵀQx − cᵀx over x ≥ 0, by piqp, scaled to a unit diagonal and a unit linear term.
+
+    The scaling matters: a basis function that hardly any source row touches has a tiny diagonal and a huge
+    coefficient, and both would drown the others. The certificate is that of the scaled problem, its objective that
+    of the problem as given.
+    """
+    per_column = 1 / np.sqrt(np.maximum(matrix.diagonal(), np.finfo(np.float64).tiny))
+    scaled_linear = linear * per_column
+    size = max(float(np.max(np.abs(scaled_linear))), np.finfo(np.float64).tiny)
+    scaled_matrix, scaled_linear = matrix * per_column * per_column[:, None], scaled_linear / size
+    result = _piqp(scaled_matrix, -scaled_linear, x_l=np.zeros(len(linear)))
+    x = np.maximum(result.x, 0)
+    at_zero = np.maximum(result.z_bl, 0)
+    product = scaled_matrix @ x
+    objective = float(x @ product / 2 - scaled_linear @ x)
+    dual = float(np.max(np.abs(product - scaled_linear - at_zero)))
+    gap = float(x @ at_zero) / max(1.0, abs(objective))
+    solved = bool(max(dual, gap) <= tol)
+    return x * per_column * size, Certificate(objective * size**2, 0.0, dual, gap, result.info.iter, solved)
+
+
+def _piqp(matrix: FloatArray, linear: FloatArray, **constraints: Any) -> Any:
+    import piqp  # here, so that importing the library does not load a solver
+
+    solver = piqp.DenseSolver()
+    solver.settings.eps_abs = solver.settings.eps_rel = 1e-11
+    solver.settings.eps_duality_gap_abs = solver.settings.eps_duality_gap_rel = 1e-11
+    solver.setup(np.asfortranarray(matrix), linear, **constraints)
+    solver.solve()
+    return solver.result

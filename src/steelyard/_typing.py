@@ -1,0 +1,12 @@
+"""The array types that appear in signatures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]

@@ -1,0 +1,246 @@
+"""The one place where inputs are refused: a thin shell over scikit-learn's own validation."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, check_consistent_length, validate_data
+
+from steelyard._typing import FloatArray
+from steelyard.errors import (
+    ColumnMismatchError,
+    InputError,
+    InputTypeError,
+    NoTargetWarning,
+    NotFiniteError,
+    ParameterError,
+    WeightError,
+)
+from steelyard.target import Target
+
+HOW_TO_CLEAN = (
+    "Clean or impute the rows first, or wrap the method: WeightedRegressor(..., preprocess=SimpleImputer()) "
+    "treats source and target alike."
+)
+
+
+def forget_fit(estimator: BaseEstimator) -> None:
+    """Delete what an earlier fit left, so that nothing of it can be taken for a result of the next."""
+    for name in [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]:
+        delattr(estimator, name)
+
+
+def check_source(estimator: BaseEstimator, X: Any) -> FloatArray:
+    """Numeric, finite rows; remembers their number and names of columns on the estimator."""
+    return _check_rows(estimator, X, table="source", reset=True, least=2)
+
+
+def check_new_rows(estimator: BaseEstimator, X: Any, table: str = "table to predict") -> FloatArray:
+    """Rows with the columns that the estimator was fitted on."""
+    return _check_rows(estimator, X, table=table, reset=False, least=1)
+
+
+def check_block(estimator: BaseEstimator, block: Any, table: str) -> FloatArray:
+    """One block of rows of a table; the first block seen says how many columns there are."""
+    return _check_rows(estimator, block, table=table, reset=not hasattr(estimator, "n_features_in_"), least=1)
+
+
+def check_target(estimator: BaseEstimator, target: Any, source: Any) -> FloatArray:
+    """Target rows with the columns of the source, in the order of the source."""
+    return _check_rows(estimator, match_columns(target, source), table="target", reset=False, least=2)
+
+
+def check_centers(centers: Any, estimator: BaseEstimator) -> FloatArray:
+    """Centres with as many columns as the source; a frame is put into the order of the source's names."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None and hasattr(centers, "columns"):
+        missing = [name for name in names if name not in list(centers.columns)]
+        if missing:
+            raise ColumnMismatchError(f"centers lack the columns {missing} of the source.")
+        centers = centers[list(names)]
+    try:
+        rows: FloatArray = check_array(centers, dtype=[np.float64, np.float32], ensure_all_finite=False)
+    except (ValueError, TypeError) as error:
+        raise _named(error)(f"centers: {error}{_remedy(error)}") from error
+    if rows.shape[1] != estimator.n_features_in_:
+        raise ColumnMismatchError(
+            f"centers have {rows.shape[1]} columns, the source {estimator.n_features_in_}; both need the same."
+        )
+    _check_finite(rows, "centers", None)
+    return rows
+
+
+def match_columns(target: Any, source: Any) -> Any:
+    """The target's table, its columns in the order of the source's where both have names."""
+    rows = target.X if isinstance(target, Target) else target
+    theirs, ours = _column_names(rows), _column_names(source)
+    if (theirs is None) != (ours is None):
+        named, plain = ("source", "target") if theirs is None else ("target", "source")
+        raise ColumnMismatchError(
+            f"The {named} is a table with column names, the {plain} has none, so the columns cannot be matched. "
+            f"Give both as data frames, or both as arrays whose columns are in the same order."
+        )
+    if ours is None or theirs is None or theirs == ours:
+        return rows
+    missing = [name for name in ours if name not in theirs]
+    extra = [name for name in theirs if name not in ours]
+    if missing or extra or len(theirs) != len(ours):
+        raise ColumnMismatchError(
+            f"Source and target have different columns. Missing from the target: {missing or 'none'}; "
+            f"only in the target: {extra or 'none'}. Drop or add columns until both have the same."
+        )
+    return rows[ours]
+
+
+def _column_names(table: Any) -> list[Any] | None:
+    columns = getattr(table, "columns", None)
+    return None if columns is None else list(columns)
+
+
+def _check_rows(estimator: BaseEstimator, X: Any, *, table: str, reset: bool, least: int) -> FloatArray:
+    try:
+        rows: FloatArray = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=least,
+        )
+    except (ValueError, TypeError) as error:
+        raise _named(error)(f"{table}: {error}{_remedy(error)}") from error
+    _check_finite(rows, table, _column_names(X))
+    return rows
+
+
+def _named(error: Exception) -> type[InputError]:
+    return InputTypeError if isinstance(error, TypeError) else InputError
+
+
+def _remedy(error: Exception) -> str:
+    text = str(error).lower()
+    if "sparse" in text:
+        return " Sparse input is not supported; give a dense array (X.toarray())."
+    if "convert" in text or "string" in text:
+        return " Every column must be numeric: encode text columns first, for example with preprocess=."
+    return ""
+
+
+def _check_finite(rows: FloatArray, table: str, names: Sequence[Any] | None) -> None:
+    # The sum is finite if every entry is (barring overflow, which the exact test then clears): one cheap pass.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(rows.sum(dtype=np.float64)):
+            return
+    bad = ~np.isfinite(rows)
+    if not bad.any():
+        return
+    column = int(np.flatnonzero(bad.any(axis=0))[0])
+    where = [int(row) for row in np.flatnonzero(bad[:, column])[:3]]
+    kind = "NaN" if np.isnan(rows[:, column]).any() else "infinity"
+    name = repr(names[column]) if names is not None else str(column)
+    raise NotFiniteError(
+        f"The {table} contains {kind} in {int(bad.any(axis=1).sum())} of {len(rows)} rows "
+        f"(column {name}, first at rows {where}). Finite numbers are needed: input X contains NaN or infinity. "
+        f"{HOW_TO_CLEAN}"
+    )
+
+
+def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> FloatArray | None:
+    """One finite, non-negative weight a row, not all zero."""
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, numbers.Real):
+        sample_weight = np.full(n_rows, float(sample_weight))
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise WeightError(f"sample_weight must hold one number a row: {error}") from error
+    if weights.shape != (n_rows,):
+        raise WeightError(f"Sample weights must be 1D, one a row: expected shape ({n_rows},), got {weights.shape}.")
+    if not np.isfinite(weights).all():
+        raise WeightError("sample_weight contains NaN or infinity; every weight must be a finite number.")
+    if (weights < 0).any():
+        row = int(np.argmin(weights))
+        raise WeightError(
+            f"Negative values in data passed to sample_weight: {weights[row]} at row {row}. "
+            "Weights must be 0 or more; drop rows that should not count by weight 0."
+        )
+    if not (weights > 0).any():
+        raise WeightError("Every sample_weight is zero, so no row would count. Give at least one positive weight.")
+    return weights
+
+
+def check_labels(estimator: BaseEstimator, X: Any, y: Any) -> None:
+    """As many labels as rows, and not none at all."""
+    if y is None:
+        raise InputError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None. Give one label a row."
+        )
+    try:
+        check_consistent_length(X, y)
+    except (ValueError, TypeError) as error:
+        raise _named(error)(f"source: {error}") from error
+
+
+def warn_without_target(who: str, consequence: str, stacklevel: int) -> None:
+    """Say that nothing is corrected, and how to have it corrected."""
+    warnings.warn(
+        f"{who} got no target, so {consequence}. Pass target=Target(rows_to_predict).",
+        NoTargetWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def preprocessed(transformer: Any, X: Any) -> Any:
+    """Rows through a fitted transformer; sparse ones are refused, with what to set instead."""
+    rows = transformer.transform(X)
+    if issparse(rows):
+        raise InputTypeError(
+            f"preprocess ({type(transformer).__name__}) gives sparse rows, dense ones are needed: set "
+            "sparse_output=False on the encoder, or sparse_threshold=0 on the ColumnTransformer."
+        )
+    return rows
+
+
+def check_range(name: str, value: Any, low: float, high: float = np.inf, *, open_low: bool = False) -> float:
+    """A real number between two limits (the lower one excluded if `open_low`)."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not number or not np.isfinite(value) or not low <= float(value) <= high or (open_low and float(value) == low):
+        sign = ">" if open_low else "≥"
+        limit = f"{sign} {low:g}" + (f" and ≤ {high:g}" if np.isfinite(high) else "")
+        raise ParameterError(f"{name} must be a finite number {limit}; got {value!r}.")
+    return float(value)
+
+
+def check_count(name: str, value: Any, low: int = 1) -> int:
+    """A whole number of at least `low`."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < low:
+        raise ParameterError(f"{name} must be a whole number ≥ {low}; got {value!r}.")
+    return int(value)
+
+
+def check_grid(name: str, value: Any) -> FloatArray:
+    """One positive number, or several, as an array that falls."""
+    grid = np.atleast_1d(np.asarray(value, dtype=object))
+    if grid.ndim != 1 or not len(grid):
+        raise ParameterError(f"{name} must be a positive number or a list of them; got {value!r}.")
+    numbers_ = [check_range(name, entry, 0, open_low=True) for entry in grid]
+    return np.unique(np.array(numbers_, dtype=np.float64))[::-1]
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """A generator from None, a seed, or a scikit-learn style ``RandomState``."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31))
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return np.random.default_rng(random_state)
+    if isinstance(random_state, numbers.Integral) and int(random_state) >= 0:
+        return np.random.default_rng(int(random_state))
+    raise ParameterError(f"random_state must be None, a whole number ≥ 0 or a random generator; got {random_state!r}.")

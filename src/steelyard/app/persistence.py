@@ -1,0 +1,183 @@
+"""A fitted model in a folder: ``model.skops`` for the estimators, ``model.json`` for what people and programs read.
+
+skops loads named types only. The list below is what `compare` can fit; a file that wants more is refused, so that a
+model from elsewhere cannot run code. ``model.skops`` holds the SHA-256 of the ``model.json`` that it was saved with, so
+that the estimators of one run are never taken with the class names of another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard._typing import FloatArray
+from steelyard.app.atomic_files import read_file
+from steelyard.app.held_out import probabilities
+from steelyard.errors import InputError, ModelError
+from steelyard.tables import Frame
+from steelyard.tables.encoding import Encoding, is_number
+
+FORMAT = 2
+FILES = ("model.skops", "model.json")
+TRUSTED = (
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "steelyard.balance.Balance",
+    "steelyard._numerics.losses.Squared",
+    "steelyard.one_step.estimators.OneStepClassifier",
+    "steelyard.one_step.estimators.OneStepRegressor",
+    "steelyard.one_step._base.OneStepRatio",
+    "steelyard.ratio.auto.AutoRatio",
+    "steelyard.ratio.auto.FittedCandidate",
+    "steelyard.ratio.candidates.RatioCandidate",
+    "steelyard.ratio._domain_classifiers.BoostedOdds",
+    "steelyard.ratio._domain_classifiers.BoundedCalibration",
+    "steelyard.ratio._domain_classifiers.LinearOdds",
+    "steelyard.ratio.ulsif.RULSIF",
+    "steelyard.ratio.ulsif.ULSIF",
+    "steelyard.one_step.risk_bound.FittedNumbers",
+    "steelyard.weighted.WeightedClassifier",
+    "steelyard.weighted.WeightedRegressor",
+)
+ABOUT = {"label", "classes", "columns", "method", "plain_method", "kept_plain", "measure", "performance"}
+TRUSTED_TEXT = ("skrub._string_encoder.StringEncoder", "skrub._to_str.ToStr")
+
+
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """A model for tables: how columns become numbers, the chosen estimator, and the plain one beside it."""
+
+    encoding: Encoding
+    model: Any
+    plain: Any
+    label: str
+    classes: tuple[str, ...]  # as they are written in the table; empty for regression
+    about: dict[str, Any]  # method, scores, files: for people
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """How to read a CSV file for this model: what is a number, and what is text although it may look like one."""
+        named = {code.name: "category" if code.kind == "text" else code.kind for code in self.encoding.codes}
+        kinds = {name: kind for name, kind in named.items() if kind in ("number", "category")}
+        if not self.classes:
+            kinds[self.label] = "number"
+        elif not all(is_number(name) for name in self.classes) and set(self.classes) != {"false", "true"}:
+            kinds[self.label] = "category"
+        return kinds
+
+    def predict(self, frame: Frame, *, plain: bool = False, where: str = "table") -> NDArray[Any]:
+        """Numbers, or class names, one a row."""
+        rows = self.encoding.transform(frame, where)
+        found = (self.plain if plain else self.model).predict(rows)
+        return np.array(self.classes, dtype=object)[found.astype(int)] if self.classes else np.asarray(found)
+
+    def probabilities(self, frame: Frame, where: str = "table") -> FloatArray:
+        """Rows by classes."""
+        return probabilities(self.model, self.encoding.transform(frame, where))
+
+
+def model_files(model: TableModel) -> dict[str, bytes]:
+    """The two files, by name."""
+    import skops.io
+
+    import steelyard
+
+    described = {
+        "format": FORMAT,
+        "steelyard": steelyard.__version__,
+        "label": model.label,
+        "classes": list(model.classes),
+        **model.about,
+        "columns": model.encoding.to_dict(),
+    }
+    description = (json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode()
+    # The digest is in this file, not that of model.skops in the other: skops writes dates and addresses, and model.json
+    # stays the same for the same fit.
+    estimators = {
+        "model": model.model,
+        "plain": model.plain,
+        "text": model.encoding.text_encoders,
+        "description": hashlib.sha256(description).hexdigest(),
+    }
+    return {"model.skops": skops.io.dumps(estimators), "model.json": description}
+
+
+def load_model(folder: Path) -> TableModel:
+    """The model that `steelyard fit` left in a folder."""
+    import skops.io
+
+    described, description, saved = _read(folder)
+    wanted = _trusted_types(folder, saved)
+    try:
+        estimators = skops.io.loads(saved, trusted=wanted)
+        if estimators["description"] != hashlib.sha256(description).hexdigest():
+            raise ModelError(
+                f"{folder}: model.json is not the one that model.skops was saved with. They are of two runs, or "
+                "one of them was changed. Run steelyard fit again."
+            )
+        encoding = Encoding.from_dict(described["columns"], estimators["text"])
+        return TableModel(
+            encoding,
+            estimators["model"],
+            estimators["plain"],
+            described["label"],
+            tuple(described["classes"]),
+            {key: value for key, value in described.items() if key not in ("format", "columns", "label", "classes")},
+        )
+    except ModelError:
+        raise
+    except ModuleNotFoundError as error:
+        raise ModelError(f"{folder}: the model needs {error.name}. Install it: pip install {error.name}.") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], bytes, bytes]:
+    """What model.json says, and the bytes of model.json and model.skops."""
+    try:
+        saved, description = (read_file(folder, name) for name in FILES)
+        described = json.loads(description)
+        known = described["format"] == FORMAT
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ModelError(
+            f"There is no {error.filename}. Give the folder that steelyard fit wrote with --out."
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
+    if not known:
+        raise ModelError(
+            f"{folder}: the model has format {described['format']!r}; this version reads {FORMAT}. "
+            "Run steelyard fit again."
+        )
+    if not set(described) >= ABOUT:
+        raise ModelError(f"{folder / 'model.json'} lacks {sorted(ABOUT - set(described))}. Run steelyard fit again.")
+    return described, description, saved
+
+
+def _trusted_types(folder: Path, saved: bytes) -> list[str]:
+    """The types that a model.skops wants; an error if it wants others than `compare` can fit."""
+    import skops.io
+
+    try:
+        wanted = skops.io.get_untrusted_types(data=saved)
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+        raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
+    strange = sorted(set(wanted) - {*TRUSTED, *TRUSTED_TEXT})
+    if strange:
+        raise ModelError(f"{folder / 'model.skops'} holds types that no model of steelyard has: {strange}. Not loaded.")
+    return list(wanted)
+
+
+def require_known(labels: NDArray[Any], classes: tuple[str, ...], where: str) -> None:
+    """An error for labels that are none of the classes."""
+    strange = sorted({str(label) for label in labels} - set(classes))
+    if strange:
+        raise InputError(
+            f"{where} holds classes the model has not seen: {', '.join(strange[:5])}. It knows {', '.join(classes)}."
+        )

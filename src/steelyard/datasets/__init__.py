@@ -1,0 +1,41 @@
+"""Data to learn and to test with: toy problems, shifts made to measure, loaders of the published tables and images."""
+
+from steelyard.datasets.gasoline import Gasoline, load_gasoline
+from steelyard.datasets.images import Images, load_images
+from steelyard.datasets.loaders import Table, data_folder, load_table, table_names
+from steelyard.datasets.mixed import MixedTables, mixed_tables
+from steelyard.datasets.shifts import (
+    biased_split,
+    class_conditional_shift,
+    class_prior_shift,
+    full_distribution_shift,
+    independent_component_shift,
+    label_noise,
+    natural_split,
+    rotate,
+)
+from steelyard.datasets.toy import GaussianPair, gaussian_pair, sinc_toy
+
+__all__ = [
+    "Gasoline",
+    "GaussianPair",
+    "Images",
+    "MixedTables",
+    "Table",
+    "biased_split",
+    "class_conditional_shift",
+    "class_prior_shift",
+    "data_folder",
+    "full_distribution_shift",
+    "gaussian_pair",
+    "independent_component_shift",
+    "label_noise",
+    "load_gasoline",
+    "load_images",
+    "load_table",
+    "mixed_tables",
+    "natural_split",
+    "rotate",
+    "sinc_toy",
+    "table_names",
+]

@@ -1,0 +1,76 @@
+"""The survey's images, read from the user's own copies: Fashion-MNIST, KMNIST (idx files) and CIFAR-10 (npz files)."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard.datasets.loaders import find_file
+from steelyard.errors import DataChangedError, ParameterError
+
+IMAGES = ("fashion_mnist", "kmnist", "cifar10")
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Images (n, channels, height, width) and their classes, as bytes."""
+
+    X: NDArray[np.uint8]
+    y: NDArray[np.uint8]
+
+
+def load_images(name: str, part: str) -> Images:
+    """The images of a data set.
+
+    Parameters
+    ----------
+    name : {"fashion_mnist", "kmnist", "cifar10"}
+    part : {"train", "test"}
+    """
+    if name not in IMAGES or part not in ("train", "test"):
+        raise ParameterError(f'There are {IMAGES}, each with "train" and "test"; got {name!r}, {part!r}.')
+    if name == "cifar10":
+        return _read_deltas(find_file(f"cifar10_{part}.npz", "A. Krizhevsky, CIFAR-10, as delta-coded npz"))
+    stem = "train" if part == "train" else "t10k"
+    provider = {"fashion_mnist": "Zalando Research, Fashion-MNIST", "kmnist": "ROIS-DS CODH, KMNIST"}[name]
+    X = read_idx(find_file(f"{name}/{stem}-images-idx3-ubyte.gz", provider))
+    y = read_idx(find_file(f"{name}/{stem}-labels-idx1-ubyte.gz", provider))
+    if X.ndim != 3 or len(X) != len(y):
+        raise DataChangedError(f"{name}, {part}: {X.shape} images and {y.shape} labels do not belong together.")
+    return Images(X[:, None], y)
+
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """An array of bytes in the idx format, with or without gzip."""
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rb") as file:
+            content = file.read()
+    except (OSError, EOFError) as error:
+        raise DataChangedError(f"{path}: the file is damaged ({error}).") from error
+    if len(content) < 4 or content[:3] != b"\0\0\x08":
+        raise DataChangedError(f"{path}: this is no idx file of bytes.")
+    n_axes = content[3]
+    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", n_axes, 4))
+    values = np.frombuffer(content, np.uint8, offset=4 + 4 * n_axes)
+    if len(values) != np.prod(shape):
+        raise DataChangedError(f"{path}: {len(values)} values where the header says {shape}.")
+    return values.reshape(shape)
+
+
+def _read_deltas(path: Path) -> Images:
+    """Channels (R−G, G, B−G), then differences along width and height, all modulo 256."""
+    try:
+        with np.load(path) as content:
+            delta, y = content["delta"], content["labels"]
+    except (OSError, ValueError, KeyError) as error:
+        raise DataChangedError(f"{path}: the file is damaged ({error}).") from error
+    X = np.cumsum(np.cumsum(delta, axis=2, dtype=np.uint8), axis=3, dtype=np.uint8)
+    X[:, 0] += X[:, 1]
+    X[:, 2] += X[:, 1]
+    return Images(X, y)

@@ -1,0 +1,173 @@
+"""Tables of numbers and categories with a shift of known form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from steelyard._typing import FloatArray
+from steelyard._validation import generator
+from steelyard.errors import ParameterError
+
+N_NUMBERS = 7
+N_LEVELS = (3, 3, 4, 5, 6, 8, 12, 12)
+N_PRODUCTS = 12
+POOL = 20_000
+LARGEST_LOG_RATIO = 3.0
+STRONGEST = 4.0  # largest standard deviation of the log-ratio before it is bounded
+
+Terms = Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class MixedTables:
+    """A source and a target table, as people have them and as numbers.
+
+    Attributes
+    ----------
+    source, target : dictionaries of columns: numbers, and categories as text.
+    X, X_target : the same, each level of a category as a column of zeros and ones.
+    feature_names : names of the columns of `X`.
+    ratio : the true density ratio at the source rows.
+    """
+
+    source: dict[str, NDArray[Any]]
+    target: dict[str, NDArray[Any]]
+    X: FloatArray
+    X_target: FloatArray
+    feature_names: list[str]
+    ratio: FloatArray
+
+
+def mixed_tables(
+    n_source: int = 1500,
+    n_target: int = 1500,
+    *,
+    shift: str = "linear",
+    size: float = 0.15,
+    random_state: Any = None,
+) -> MixedTables:
+    """Correlated numbers and categories of 3 to 12 levels, sixty columns when encoded, under a covariate shift.
+
+    The target is drawn from the source's distribution tilted by exp(s(x)), so that the ratio is known. For
+    shift="linear" s is a sum over columns, for shift="products" over products of two columns.
+
+    Parameters
+    ----------
+    n_source, n_target : numbers of rows.
+    shift : {"linear", "products"}, default="linear"
+    size : float, default=0.15
+        Mean standardized difference between the columns of source and target, in the population.
+    random_state : int, Generator or None, default=None
+
+    Examples
+    --------
+    >>> from steelyard.datasets import mixed_tables
+    >>> tables = mixed_tables(100, 100, random_state=0)
+    >>> tables.X.shape
+    (100, 60)
+    """
+    if shift not in ("linear", "products"):
+        raise ParameterError(f'shift must be "linear" or "products"; got {shift!r}.')
+    rng = generator(random_state)
+    population = _Population(rng)
+    pool = population.encode(population.draw(POOL, rng))
+    unit = pool.mean(axis=0), pool.std(axis=0)
+    draw_terms = _linear_terms if shift == "linear" else _product_terms
+    strength = None
+    while strength is None:  # some products leave the means of the columns nearly where they are, however strong
+        terms = draw_terms(pool.shape[1], rng)
+        strength = _strength(pool, terms((pool - unit[0]) / unit[1]), size)
+
+    def log_ratio(rows: FloatArray) -> FloatArray:
+        return _bounded(strength * terms((rows - unit[0]) / unit[1]))
+
+    level = float(np.log(np.mean(np.exp(log_ratio(pool)))))
+    source = population.draw(n_source, rng)
+    kept: list[dict[str, NDArray[Any]]] = []
+    while sum(len(part["number 1"]) for part in kept) < n_target:  # rejection sampling: exact, whatever the shift
+        drawn = population.draw(POOL, rng)
+        accepted = rng.random(POOL) < np.exp(log_ratio(population.encode(drawn)) - LARGEST_LOG_RATIO)
+        kept.append({name: values[accepted] for name, values in drawn.items()})
+    target = {name: np.concatenate([part[name] for part in kept])[:n_target] for name in source}
+    X, X_target = population.encode(source), population.encode(target)
+    return MixedTables(source, target, X, X_target, population.feature_names, np.exp(log_ratio(X) - level))
+
+
+class _Population:
+    """A Gaussian copula: three numbers are normal, two skewed, two rounded; categories are ranges of a normal."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        n_columns = N_NUMBERS + len(N_LEVELS)
+        loadings = rng.normal(size=(n_columns, 3)) * 0.5
+        correlation = loadings @ loadings.T + np.eye(n_columns)
+        unit = np.sqrt(np.diag(correlation))
+        self.root = np.linalg.cholesky(correlation / np.outer(unit, unit))
+        self.cuts, self.order = [], []
+        for n_levels in N_LEVELS:
+            shares = rng.dirichlet(np.full(n_levels, 5.0))
+            self.cuts.append(ndtri(np.cumsum(shares)[:-1]))
+            self.order.append(rng.permutation(n_levels))
+        self.feature_names = [f"number {i + 1}" for i in range(N_NUMBERS)] + [
+            f"category {i + 1} = {chr(97 + level)}" for i, n in enumerate(N_LEVELS) for level in range(n)
+        ]
+
+    def draw(self, n_rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+        """Columns by name."""
+        latent = rng.normal(size=(n_rows, len(self.root))) @ self.root.T
+        numbers = latent[:, :N_NUMBERS].copy()
+        numbers[:, 3:5] = np.exp(0.6 * numbers[:, 3:5])
+        numbers[:, 5:7] = np.round(40 + 12 * numbers[:, 5:7])
+        columns: dict[str, NDArray[Any]] = {f"number {i + 1}": numbers[:, i] for i in range(N_NUMBERS)}
+        for i, (cuts, order) in enumerate(zip(self.cuts, self.order, strict=True)):
+            level = order[np.searchsorted(cuts, latent[:, N_NUMBERS + i])]
+            columns[f"category {i + 1}"] = np.array([chr(97 + k) for k in range(len(order))])[level]
+        return columns
+
+    def encode(self, columns: dict[str, NDArray[Any]]) -> FloatArray:
+        """Numbers as they are, a column of zeros and ones for each level."""
+        parts = [columns[f"number {i + 1}"][:, None] for i in range(N_NUMBERS)]
+        for i, n_levels in enumerate(N_LEVELS):
+            levels = np.array([chr(97 + k) for k in range(n_levels)])
+            parts.append((columns[f"category {i + 1}"][:, None] == levels).astype(np.float64))
+        return np.column_stack(parts)
+
+
+def _linear_terms(n_columns: int, rng: np.random.Generator) -> Terms:
+    slopes = rng.normal(size=n_columns)
+    return lambda scaled: scaled @ slopes
+
+
+def _product_terms(n_columns: int, rng: np.random.Generator) -> Terms:
+    """Products of two columns, each measured from one standard deviation below its mean."""
+    pairs = np.array([rng.choice(n_columns, size=2, replace=False) for _ in range(N_PRODUCTS)])
+    slopes = rng.choice([-1.0, 1.0], size=N_PRODUCTS)
+    return lambda scaled: ((scaled[:, pairs[:, 0]] + 1) * (scaled[:, pairs[:, 1]] + 1)) @ slopes
+
+
+def _bounded(log_ratio: FloatArray) -> FloatArray:
+    return np.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+
+
+def _strength(pool: FloatArray, score: FloatArray, size: float) -> float | None:
+    """The factor of the score at which the mean standardized difference of the columns is `size`; None if at none."""
+    low, high = 0.0, STRONGEST / float(np.std(score))
+    if _mean_difference(pool, high * score) < size:
+        return None
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _mean_difference(pool, middle * score) < size else (low, middle)
+    return low
+
+
+def _mean_difference(pool: FloatArray, log_ratio: FloatArray) -> float:
+    """Mean standardized difference between the columns of the pool and of the pool tilted by exp(log_ratio)."""
+    weights = np.exp(_bounded(log_ratio))
+    mean = weights @ pool / weights.sum()
+    variance = weights @ np.square(pool - mean) / weights.sum()
+    return float(np.mean(np.abs(mean - pool.mean(axis=0)) / np.sqrt((variance + pool.var(axis=0)) / 2)))

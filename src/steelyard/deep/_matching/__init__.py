@@ -1,0 +1,1 @@
+"""Kernel mean matching of mini-batches."""

@@ -1,0 +1,1 @@
+"""Training runs for every deep method of the survey."""

@@ -1,0 +1,1 @@
+"""Model selection and evaluation for the target, without its labels."""

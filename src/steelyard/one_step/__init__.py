@@ -1,0 +1,1 @@
+"""One-step covariate shift adaptation (survey, section 5)."""

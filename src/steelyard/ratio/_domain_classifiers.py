@@ -1,0 +1,146 @@
+"""Domain classifiers of `AutoRatio`: linear log-odds, boosted trees on top of them, and a bounded calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from steelyard._numerics.empirical import Empirical
+from steelyard._splits.merged_rows import FoldParts
+from steelyard._typing import FloatArray
+from steelyard.ratio.classifier import LARGEST_LOGIT, calibration_line, training_rows
+
+# Boosted trees learn from at most so many rows of a domain.
+MOST_BOOSTED = 5000
+# Log-odds are not followed beyond a share of TAIL / √n of the n source rows.
+TAIL = 0.5
+
+
+class LinearOdds:
+    """Logistic regression on standardized columns."""
+
+    def fit(self, domains: Sequence[tuple[FloatArray, FloatArray]]) -> LinearOdds:
+        """Learn from source and target, each as rows and their weights."""
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.preprocessing import StandardScaler
+
+        rows, weights, domain = _stacked(domains)
+        self.scaler_ = StandardScaler().fit(rows)
+        model = LogisticRegression(C=0.1, max_iter=1000)
+        self.classifier_ = model.fit(self.scaler_.transform(rows), domain, sample_weight=weights)
+        return self
+
+    def log_odds(self, rows: FloatArray) -> FloatArray:
+        """Log-odds of the target at each row."""
+        return np.asarray(self.classifier_.decision_function(self.scaler_.transform(rows)), dtype=np.float64)
+
+
+class BoostedOdds:
+    """Boosted trees that have the linear log-odds as one more column.
+
+    A shift along many columns at once takes trees a great many splits and leaves them with jumps; with the sum at
+    hand they need only add what is not linear.
+    """
+
+    def fit(self, domains: Sequence[tuple[FloatArray, FloatArray]], linear: LinearOdds) -> BoostedOdds:
+        """Learn from an even sample of source and target, each as rows and their weights."""
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        self.linear_ = linear
+        rows, _, domain = _stacked([_even_sample(*part, MOST_BOOSTED) for part in domains])
+        model = HistGradientBoostingClassifier(
+            max_iter=100,
+            max_leaf_nodes=8,
+            min_samples_leaf=20,
+            early_stopping=True,
+            n_iter_no_change=5,
+            random_state=0,
+        )
+        self.classifier_ = model.fit(self._with_linear(rows), domain)
+        return self
+
+    def log_odds(self, rows: FloatArray) -> FloatArray:
+        """Log-odds of the target at each row."""
+        return np.asarray(self.classifier_.decision_function(self._with_linear(rows)), dtype=np.float64)
+
+    def _with_linear(self, rows: FloatArray) -> FloatArray:
+        return np.column_stack([rows, self.linear_.log_odds(rows)])
+
+
+def _even_sample(rows: FloatArray, weights: FloatArray, at_most: int) -> tuple[FloatArray, FloatArray]:
+    """At most so many rows, each as often as its weight says, and weights of one.
+
+    (Trees could take weights, but to divide a weighted column into bins takes scikit-learn ten times as long as all
+    the rest.)
+    """
+    n_kept = min(len(rows), at_most)
+    if n_kept == len(rows) and np.all(weights == 1):
+        return rows, weights
+    reached = np.cumsum(weights) / weights.sum()
+    kept = np.searchsorted(reached, (np.arange(n_kept) + 0.5) / n_kept)
+    return rows[np.minimum(kept, len(rows) - 1)], np.ones(n_kept)
+
+
+def _stacked(domains: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Rows of both domains, their weights, each domain of equal total weight, and the domain of each row."""
+    rows = np.concatenate([rows for rows, _ in domains])
+    domain = np.repeat([0, 1], [len(rows) for rows, _ in domains])
+    half = len(rows) / 2
+    weights = np.concatenate([weights * (half / weights.sum()) for _, weights in domains])
+    return rows, weights, domain
+
+
+class BoundedCalibration:
+    """exp of a line in the log-odds, which are not followed beyond where hardly any source row is.
+
+    Beyond the largest log-odds of TAIL/√n of the source rows too few rows tell whether the line goes on; a handful
+    of them would carry all the weight. As n grows, the share left out vanishes (as in truncated importance sampling).
+    ``beyond_`` is the share of the target rows there.
+    """
+
+    def fit(self, log_odds: Sequence[FloatArray], mass: Sequence[FloatArray], n_rows: int) -> BoundedCalibration:
+        """Learn from held-out log-odds of source and target with masses that sum to one each."""
+        self.largest_ = _upper_quantile(log_odds[0], mass[0], TAIL / np.sqrt(n_rows))
+        self.beyond_ = float(mass[1][log_odds[1] > self.largest_].sum() / mass[1].sum())
+        held_out = np.minimum(np.concatenate(log_odds), self.largest_)
+        domain = np.repeat([0, 1], [len(values) for values in log_odds])
+        self.slope_, self.intercept_ = calibration_line(held_out, domain, np.concatenate(mass) * n_rows)
+        return self
+
+    def ratio(self, log_odds: FloatArray) -> FloatArray:
+        """The density ratio that log-odds stand for."""
+        logits = self.slope_ * np.minimum(log_odds, self.largest_) + self.intercept_
+        return np.asarray(np.exp(np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT)))
+
+
+def _upper_quantile(values: FloatArray, mass: FloatArray, share: float) -> float:
+    """The largest value with at least this share of the mass at or above it."""
+    order = np.argsort(values)[::-1]
+    reached = np.searchsorted(np.cumsum(mass[order]), share * mass.sum())
+    return float(values[order[min(int(reached), len(order) - 1)]])
+
+
+def held_out_log_odds(
+    samples: Sequence[Empirical], parts: Sequence[FoldParts], *, boosted: bool
+) -> dict[type, tuple[FloatArray, FloatArray]]:
+    """Log-odds of each part of source and target by classifiers that have not seen it; linear, and if asked boosted."""
+    kinds: list[type] = [LinearOdds, BoostedOdds] if boosted else [LinearOdds]
+    found = {kind: tuple(np.empty(len(part.cell)) for part in parts) for kind in kinds}
+    for f in range(parts[0].n_folds):
+        fitted = fit_odds(samples, parts, f, boosted=boosted)
+        for kind, classifier in zip(kinds, fitted, strict=True):
+            for sample, part, values in zip(samples, parts, found[kind], strict=True):
+                held = part.fold == f
+                values[held] = classifier.log_odds(sample.rows[part.cell[held]])
+    return found  # type: ignore[return-value]
+
+
+def fit_odds(
+    samples: Sequence[Empirical], parts: Sequence[FoldParts], without: int | None, *, boosted: bool
+) -> list[Any]:
+    """The linear classifier, and if asked the boosted one on top of it, with one fold left out (None: on all rows)."""
+    domains = [training_rows(sample, part, without) for sample, part in zip(samples, parts, strict=True)]
+    linear = LinearOdds().fit(domains)
+    return [linear, BoostedOdds().fit(domains, linear)] if boosted else [linear]

@@ -1,0 +1,66 @@
+"""How fitted estimators and findings show themselves in a notebook.
+
+Pieces of HTML without scripts, without a page around them, and with styles that touch nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup, escape
+from sklearn.utils import estimator_html_repr
+
+from steelyard._typing import FloatArray
+from steelyard.report import svg
+from steelyard.report.evidence import weight_histogram
+from steelyard.weights import effective_sample_size
+
+if TYPE_CHECKING:
+    from steelyard.diagnostics.findings import Findings
+
+STYLE = Markup(
+    "<style>.steelyard{max-width:640px;margin:8px 0}.steelyard svg{width:360px;max-width:100%}"
+    ".steelyard text{font:11px system-ui,sans-serif;fill:currentColor}.steelyard .weighted{fill:#0f766e}"
+    ".steelyard .axis,.steelyard .rule{stroke:currentColor}.steelyard .grid{stroke:currentColor;opacity:.15}"
+    ".steelyard td,.steelyard th{text-align:left;padding:2px 10px 2px 0}</style>"
+)
+
+
+class ShowsWeights:
+    """Mixed into estimators that have ``weights_`` once fitted: scikit-learn's diagram, and below it the weights."""
+
+    def _html_repr(self) -> str:
+        diagram = str(estimator_html_repr(self))
+        weights = getattr(self, "weights_", None)
+        return diagram if weights is None else diagram + str(weights_fragment(weights))
+
+
+def weights_fragment(weights: FloatArray) -> Markup:
+    """What the weights are worth, and how they are spread."""
+    size = effective_sample_size(weights)
+    words = (
+        f"{len(weights):,} weights, worth {size:,.0f} equally weighted rows; the largest is {float(weights.max()):.2f}."
+    )
+    return STYLE + svg.tag(
+        "div", svg.tag("p", words), svg.weight_histogram(weight_histogram(weights)), class_="steelyard"
+    )
+
+
+def findings_fragment(findings: Findings) -> Markup:
+    """Verdict, reason, and the most shifted columns."""
+    kind = "no shift" if findings.kind == "none" else f"{findings.kind} shift"
+    head = svg.tag("p", svg.tag("b", findings.recommendation), f" ({kind})")
+    header = svg.tag("tr", *(svg.tag("th", name) for name in ("column", "kind", "difference (sd)", "p (corrected)")))
+    rows = [
+        svg.tag(
+            "tr",
+            svg.tag("td", c.name),
+            svg.tag("td", c.kind),
+            svg.tag("td", f"{c.standardised_difference:+.2f}"),
+            svg.tag("td", f"{c.p_value:.2g}"),
+        )
+        for c in findings.columns[:10]
+    ]
+    return STYLE + svg.tag(
+        "div", head, svg.tag("p", escape(findings.reason)), svg.tag("table", header, *rows), class_="steelyard"
+    )

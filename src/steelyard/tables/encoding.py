@@ -1,0 +1,262 @@
+"""Frames to numbers, the same way for source and target: one encoding, learned from both, without any label."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard._typing import FloatArray
+from steelyard.errors import ColumnMismatchError, InputError
+from steelyard.tables.frame import Column, Frame
+
+# A level of a category has a column of its own if a domain has this share of it; the rest are pooled.
+RARE = 0.01
+MOST_LEVELS = 30
+# Where more than this share of the rows would be pooled, and skrub is installed, its text encoder says more than one
+# pooled column would.
+POOLED = 0.5
+TEXT_FEATURES = 8
+LARGEST = 1e100
+
+
+@dataclass(frozen=True)
+class ColumnCode:
+    """How one column becomes numbers."""
+
+    name: str
+    kind: str
+    fill: float  # for missing numbers: the median over both domains
+    marks_missing: bool  # whether a 0/1 column says where a value was missing
+    levels: tuple[str, ...] = ()
+    pools_rare: bool = False
+    text: Any = None  # for kind "text": skrub's fitted encoder of character n-grams
+
+    def feature_names(self) -> list[str]:
+        """Names of the columns of numbers."""
+        missing = [f"{self.name} is missing"] if self.marks_missing else []
+        if self.kind == "text":
+            return [*(f"{self.name}, text {i + 1}" for i in range(self.text.n_components_)), *missing]
+        if self.kind != "category":
+            return [self.name, *missing]
+        rare = [f"{self.name} = (other)"] if self.pools_rare else []
+        return [*(f"{self.name} = {level}" for level in self.levels), *rare, *missing]
+
+    def numbers(self, column: Column) -> FloatArray:
+        """Rows by features."""
+        if self.kind == "text":
+            text = _as_text(column)
+            missing = np.array([value is None for value in text])
+            parts = [np.asarray(self.text.transform(_series(column.name, text)), dtype=np.float64)]
+        elif self.kind != "category":
+            values = _as_numbers(column)
+            missing = np.isnan(values)
+            parts = [np.where(missing, self.fill, values)]
+        else:
+            text = _as_text(column)
+            missing = np.array([value is None for value in text])
+            parts = [(text == level).astype(np.float64) for level in self.levels]
+            if self.pools_rare:
+                known = np.isin(text.astype(str), self.levels)
+                parts.append((~known & ~missing).astype(np.float64))
+        if self.marks_missing:
+            parts.append(missing.astype(np.float64))
+        return np.column_stack(parts) if parts else np.empty((len(missing), 0))
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How every column becomes numbers."""
+
+    codes: tuple[ColumnCode, ...]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the columns of numbers."""
+        return [name for code in self.codes for name in code.feature_names()]
+
+    @property
+    def feature_columns(self) -> list[str]:
+        """For each column of numbers, the column of the table it comes from."""
+        return [code.name for code in self.codes for _ in code.feature_names()]
+
+    def transform(self, frame: Frame, table: str = "table") -> FloatArray:
+        """Numbers of the frame's columns, which are found by name."""
+        missing = [code.name for code in self.codes if code.name not in frame.names]
+        if missing:
+            raise ColumnMismatchError(
+                f"The {table} lacks the columns {missing}. Columns are found by name; add or rename them."
+            )
+        return np.column_stack([code.numbers(frame[code.name]) for code in self.codes])
+
+    @property
+    def text_encoders(self) -> dict[str, Any]:
+        """What `to_dict` leaves out, by column."""
+        return {code.name: code.text for code in self.codes if code.kind == "text"}
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """For a JSON file; the encoders of text are left out."""
+        return [asdict(replace(code, text=None)) for code in self.codes]
+
+    @classmethod
+    def from_dict(cls, codes: Sequence[dict[str, Any]], text_encoders: Mapping[str, Any]) -> Encoding:
+        """From what `to_dict` and `text_encoders` gave."""
+        return cls(
+            tuple(
+                ColumnCode(**{**code, "levels": tuple(code["levels"]), "text": text_encoders.get(code["name"])})
+                for code in codes
+            )
+        )
+
+
+def match_frames(source: Frame, target: Frame, where: str = "Source and target") -> tuple[Frame, Frame]:
+    """Both with the same columns, in the order of the source, and each column of one kind.
+
+    A column that is a number on one side and text on the other becomes a category on both.
+    """
+    missing = [name for name in source.names if name not in target.names]
+    extra = [name for name in target.names if name not in source.names]
+    if missing or extra:
+        raise ColumnMismatchError(
+            f"{where} have different columns. Only in the source: {_some(missing)}; only in the target: "
+            f"{_some(extra)}. Drop or add columns until both have the same."
+        )
+    if not source.names:
+        raise ColumnMismatchError(f"{where} have no columns to compare.")
+    for frame, side in ((source, "source"), (target, "target")):
+        huge = next((c for c in frame.columns if c.kind == "number" and _largest(c) > LARGEST), None)
+        if huge is not None:
+            raise InputError(
+                f"{where}: column {huge.name!r} of the {side} has values as large as {_largest(huge):.3g}, whose "
+                "squares are out of range. Rescale it."
+            )
+    pairs = [_one_kind(column, target[column.name]) for column in source.columns]
+    ours, theirs = zip(*pairs, strict=True)
+    return Frame(tuple(ours), source.n_rows), Frame(tuple(theirs), target.n_rows)
+
+
+def _largest(column: Column) -> float:
+    finite = column.values[np.isfinite(column.values)]
+    return float(np.max(np.abs(finite), initial=0.0))
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown or "none"
+
+
+def mismatched(source: Frame, target: Frame) -> list[str]:
+    """Columns that are text only because they are in the other table: their files should be read as text."""
+    pairs = [(column, target[column.name]) for column in source.columns if column.name in target.names]
+    return [one.name for one, other in pairs if one.kind != other.kind and _kinds(one, other) == "category"]
+
+
+def _kinds(one: Column, other: Column) -> str:
+    """The kind that both can have. A column without any value can have any; numbers and booleans are numbers."""
+    if one.kind == other.kind or not other.present().any():
+        return one.kind
+    if not one.present().any():
+        return other.kind
+    return "number" if {one.kind, other.kind} == {"number", "boolean"} else "category"
+
+
+def _one_kind(one: Column, other: Column) -> tuple[Column, Column]:
+    kind = _kinds(one, other)
+    return _as_kind(one, kind), _as_kind(other, kind)
+
+
+def _as_kind(column: Column, kind: str) -> Column:
+    if column.kind == kind:
+        return column
+    if kind == "category":
+        return Column(column.name, kind, _as_text(column))
+    # Either a boolean among numbers, or a column without any value.
+    values = np.full(len(column.values), np.nan) if column.kind == "category" else column.values
+    return Column(column.name, kind, values)
+
+
+def learn_encoding(source: Frame, target: Frame) -> Encoding:
+    """The encoding of two matched frames."""
+    return Encoding(tuple(_code(column, target[column.name]) for column in source.columns))
+
+
+def _code(one: Column, other: Column) -> ColumnCode:
+    if one.kind != "category":
+        values = np.concatenate([one.values, other.values])
+        present = values[np.isfinite(values)]
+        fill = float(np.median(present)) if len(present) else 0.0
+        return ColumnCode(one.name, one.kind, fill, bool(len(present) < len(values) and len(present)))
+    levels: set[str] = set()
+    seen: Counter[str] = Counter()
+    for column in (one, other):
+        counts = Counter(value for value in column.values if value is not None)
+        seen.update(counts)
+        levels |= {level for level, count in counts.items() if count >= RARE * len(column.values)}
+    kept = sorted(sorted(levels), key=lambda level: -seen[level])[:MOST_LEVELS]
+    missing = any(value is None for column in (one, other) for value in column.values)
+    pooled = 1 - sum(seen[level] for level in kept) / max(1, seen.total())
+    text = _text_encoder(one, other) if pooled > POOLED and len(seen) > MOST_LEVELS else None
+    if text is not None:
+        return ColumnCode(one.name, "text", 0.0, missing, text=text)
+    return ColumnCode(one.name, "category", 0.0, missing, tuple(sorted(kept)), len(seen) > len(kept))
+
+
+def _text_encoder(one: Column, other: Column) -> Any:
+    """skrub's encoder of short texts, fitted on both domains; None where skrub is not installed."""
+    try:
+        from skrub import StringEncoder
+    except ImportError:
+        return None
+    text = np.concatenate([one.values, other.values])
+    encoder = StringEncoder(n_components=TEXT_FEATURES, random_state=0)
+    encoder.fit_transform(_series(one.name, text))
+    return encoder
+
+
+def _series(name: str, text: NDArray[Any]) -> Any:
+    import pandas as pd
+
+    return pd.Series(text, name=name, dtype=object)
+
+
+def _as_numbers(column: Column) -> NDArray[np.float64]:
+    if column.kind != "category":
+        return np.where(np.isfinite(column.values), column.values, np.nan)
+    bad = next((value for value in column.values if value is not None and not is_number(value)), None)
+    if bad is None and not column.present().any():
+        return np.full(len(column.values), np.nan)
+    raise ColumnMismatchError(
+        f"Column {column.name!r} held numbers when the model was fitted, and holds text now (for example {bad!r})."
+    )
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_text(column: Column) -> NDArray[Any]:
+    if column.kind == "category":
+        return column.values
+    return np.array(
+        [None if np.isnan(value) else in_words(column.kind, value) for value in column.values], dtype=object
+    )
+
+
+def in_words(kind: str, value: Any) -> str:
+    """A value of a column as text, as a table would have it."""
+    if kind == "category":
+        return str(value)
+    if kind == "boolean":
+        return "true" if value else "false"
+    if kind == "date":
+        return str(np.datetime64(round(float(value) * 86_400_000), "ms")).removesuffix("T00:00:00.000")
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))

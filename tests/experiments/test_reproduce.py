@@ -1,0 +1,483 @@
+"""The runner of the survey's tables: streams, store, statistics, errors, and tiny tables from end to end."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+import steelyard
+from experiments import EXPERIMENTS, benchmark, toy
+from experiments.__main__ import app
+from experiments.engine.cells import Cell, Experiment, printed, stream
+from experiments.engine.page import Entry, Section, markdown
+from experiments.engine.runner import compute, run_missing
+from experiments.engine.store import Outcome, open_store, settings_key
+from experiments.engine.summary import Summary, best_and_comparable, paired_p_value, summarise
+from steelyard.errors import CellError, OutputError, ParameterError
+
+
+def reproduce(*words):
+    return CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+
+
+def read_csv(path):
+    with open(path) as file:
+        return list(csv.DictReader(file))
+
+
+def made_up(value):
+    """A table of two methods on one data set whose errors are known."""
+    return Experiment(
+        name="made-up",
+        file="made_up",
+        title="Made up",
+        explains="Nothing.",
+        settings={},
+        data=lambda settings: ["numbers"],
+        methods=lambda data: ["one", "two", "control"],
+        compute=value,
+        sections=lambda summary: [],
+        figures=lambda summary, folder: [],
+        controls=frozenset(["control"]),
+    )
+
+
+def of_the_stream(cell, settings, seed):
+    return float(stream(seed, cell.data, cell.method, cell.trial).random())
+
+
+@pytest.fixture
+def known(monkeypatch):
+    experiment = made_up(of_the_stream)
+    monkeypatch.setitem(EXPERIMENTS, "made-up", experiment)
+    return experiment
+
+
+# --- random streams and the store ------------------------------------------------------------------------------------
+
+
+def test_a_stream_depends_on_identity_and_seed_alone():
+    assert stream(0, "toy", 3).random() == stream(0, "toy", 3).random()
+    others = [stream(1, "toy", 3), stream(0, "toy", 4), stream(0, "benchmark", 3), stream(0, "toy", 3, "fit")]
+    assert len({generator.random() for generator in others} | {stream(0, "toy", 3).random()}) == 5
+
+
+def test_order_and_workers_do_not_change_a_cell(known, tmp_path):
+    cells = known.cells({}, range(4))
+    with open_store(tmp_path / "forward.sqlite", {}, 0) as store:
+        run_missing(known, cells, {}, 0, store, jobs=1)
+        forward = {cell: outcome.error for cell, outcome in store.outcomes().items()}
+    with open_store(tmp_path / "backward.sqlite", {}, 0) as store:
+        run_missing(known, cells[::-1], {}, 0, store, jobs=1)
+        assert {cell: outcome.error for cell, outcome in store.outcomes().items()} == forward
+
+
+def test_real_cells_are_the_same_in_other_processes(tmp_path):
+    experiment = EXPERIMENTS["toy"]
+    settings = experiment.settled({})
+    cells = [Cell("toy", "ERM (squared)", 1000), Cell("toy", "one-step (squared)", 1000)]
+    with open_store(tmp_path / "cells.sqlite", settings, 0) as store:
+        run_missing(experiment, cells, settings, 0, store, jobs=2)
+        found = store.outcomes()
+    for cell in cells:
+        assert found[cell].error == compute("toy", cell, settings, 0).error
+
+
+def test_the_store_keeps_settings_and_seeds_apart(tmp_path):
+    cell, outcome = Cell("a", "b", 0), Outcome(1.0, 0.1, 1_700_000_000)
+    with open_store(tmp_path / "cells.sqlite", {"rule": "best"}, 0) as store:
+        store.put(cell, outcome)
+        assert store.outcomes() == {cell: outcome}
+    for settings, seed in (({"rule": "best"}, 1), ({"rule": "other"}, 0)):
+        with open_store(tmp_path / "cells.sqlite", settings, seed) as store:
+            assert store.outcomes() == {}
+    assert settings_key({"a": 1, "b": 2}) == settings_key({"b": 2, "a": 1})
+
+
+def test_the_store_writes_ahead_and_leaves_one_file(tmp_path):
+    with open_store(tmp_path / "cells.sqlite", {}, 0) as store:
+        assert store.connection.execute("pragma journal_mode").fetchone() == ("wal",)
+        assert store.connection.execute("pragma synchronous").fetchone() == (2,)
+    assert [path.name for path in tmp_path.iterdir()] == ["cells.sqlite"]
+
+
+def test_a_failed_cell_is_named_and_the_others_are_kept(monkeypatch, tmp_path):
+    def fails_later(cell, settings, seed):
+        if cell.trial == 1:
+            raise ValueError("no rows")
+        return 1.0
+
+    monkeypatch.setitem(EXPERIMENTS, "made-up", made_up(fails_later))
+    with open_store(tmp_path / "cells.sqlite", {}, 0) as store:
+        with pytest.raises(CellError, match="made-up, numbers, one, trial 1: no rows"):
+            run_missing(EXPERIMENTS["made-up"], EXPERIMENTS["made-up"].cells({}, range(3)), {}, 0, store, jobs=1)
+        assert len(store.outcomes()) == 3
+
+
+def test_an_error_that_is_not_a_number_is_refused(monkeypatch):
+    monkeypatch.setitem(EXPERIMENTS, "made-up", made_up(lambda *_: float("nan")))
+    with pytest.raises(CellError, match="the error is nan"):
+        compute("made-up", Cell("numbers", "one", 0), {}, 0)
+
+
+# --- statistics ------------------------------------------------------------------------------------------------------
+
+
+def test_one_or_two_shared_trials_make_nothing_comparable():
+    marks = best_and_comparable({"a": np.array([10.0]), "b": np.array([60.0])})
+    assert [marks[name][0] for name in "ab"] == [True, False]
+    noisy = {"a": np.array([1.0, 2.0, 1.0]), "b": np.array([2.0, 9.0, 1.0])}
+    assert [best_and_comparable(noisy)[name][0] for name in "ab"] == [True, True]
+    two = {name: values[:2] for name, values in noisy.items()}
+    assert [best_and_comparable(two)[name][0] for name in "ab"] == [True, False]
+
+
+def test_the_best_is_one_of_those_with_the_most_trials():
+    errors = {"lucky": np.array([1.0, np.nan, np.nan]), "whole": np.array([3.0, 2.0, 4.0]), "far": np.full(3, 9.0)}
+    marks = best_and_comparable(errors)
+    assert [marks[name][0] for name in errors] == [False, True, False]
+
+
+def test_best_and_comparable_by_the_paired_t_test():
+    rng = np.random.default_rng(0)
+    common = rng.normal(0, 10, 50)  # pairing takes this out
+    errors = {"best": common, "near": common + rng.normal(0, 1, 50), "worse": common + 1 + rng.normal(0, 1, 50)}
+    marks = best_and_comparable(errors)
+    leader = min(errors, key=lambda name: errors[name].mean())
+    assert marks[leader] == (True, 1.0)
+    assert not marks["worse"][0]
+    assert marks["worse"][1] == pytest.approx(stats.ttest_rel(errors["worse"], errors[leader]).pvalue)
+    assert stats.ttest_ind(errors["worse"], errors[leader]).pvalue > 0.05
+
+
+def test_paired_p_value_at_the_edges():
+    same = np.array([1.0, 2.0, 3.0])
+    assert paired_p_value(same, same) == 1
+    assert paired_p_value(same, same + 1) == 0
+    assert paired_p_value(same[:1], same[1:2]) == 1
+
+
+def test_summary_of_known_numbers(known):
+    cells = known.cells({}, range(3))
+    outcomes = {cell: Outcome(float(cell.trial + 10 * (cell.method == "two")), 0.5, 0) for cell in cells}
+    summary = summarise(known, {}, range(3), outcomes, printed("table1_toy.csv"))
+    one, two, control = summary.rows
+    assert (one.mean, one.sd, one.median, one.seconds, one.trials) == (1, 1, 1, 0.5, 3)
+    assert one.best
+    assert not two.best
+    assert not control.best  # as good as the best, but not a competitor
+
+
+def test_printed_numbers_are_those_of_the_survey():
+    table = printed("table1_toy.csv")
+    assert len(table) == 8
+    assert table["toy", "one-step (Tukey)"].mean == 0.0125
+    assert table["toy", "ERM (squared)"].sd == 0.1812
+    table = printed("table2_benchmark.csv")
+    assert len(table) == 36
+    assert table["parkinsons", "one-step"].mean == 0.76
+    assert {data for data, _ in table} == {*benchmark.NATURAL, *benchmark.SYNTHETIC}
+
+
+def test_markdown_marks_the_best():
+    text = markdown(Section("Title", ["method", "error"], [[Entry("a"), Entry("1", True)], [Entry("b"), Entry("2")]]))
+    assert "| a | **1** |" in text
+    assert "| b | 2 |" in text
+
+
+# --- tables from end to end ------------------------------------------------------------------------------------------
+
+
+def test_a_tiny_toy_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(toy, "VARIANTS", {"least held-out loss": {"rule": "best"}})
+    out = str(tmp_path / "results")
+    first = reproduce("toy", "--trials", "2", "--first-trial", "1000", "--out", out, "--jobs", "1")
+    assert first.exit_code == 0, first.output
+    assert "32 cells, 0 stored, 32 to compute" in first.output
+    assert "one-step, coupling off (Tukey)" in first.output
+    names = {"table1_toy.csv", "table1_toy.md", "table1_toy.json", "table1_toy.png", "figure_toy.png"}
+    assert {path.name for path in (tmp_path / "results").iterdir()} == names | {"table1_toy.sqlite"}
+    rows = read_csv(tmp_path / "results" / "table1_toy.csv")
+    assert len(rows) == 16
+    assert float(rows[0]["paper_mean"]) == 0.1453
+    assert all(0.01 <= float(row["mean"]) < 1 for row in rows)
+    story = json.loads((tmp_path / "results" / "table1_toy.json").read_text())
+    assert story["seed"] == 0
+    assert story["trials"] == [1000, 1001]
+    assert story["settings"]["rule"] == "one-standard-error"
+    assert story["computed_with"][0]["versions"]["steelyard"] == steelyard.__version__
+    assert {"computed", "cpu_seconds"} <= set(story)
+    again = reproduce("toy", "--trials", "2", "--first-trial", "1000", "--out", out, "--jobs", "1")
+    assert "32 stored, 0 to compute" in again.output
+    more = reproduce("toy", "--trials", "3", "--first-trial", "1000", "--out", out, "--jobs", "1")
+    assert "32 stored, 16 to compute" in more.output
+
+
+def test_a_tiny_benchmark_table(published_data, tmp_path):
+    protocol = tmp_path / "tiny.toml"
+    protocol.write_text(
+        "[sizes]\nauto = { source = 40, target = 30 }\nheart = { source = 40, target = 30 }\n"
+        "[synthetic]\nslope = 16.0\ndirections = 2\nleast_of_a_class = 5\n"
+        '[variants]\n"other side" = { swap = true }\n'
+    )
+    out = str(tmp_path / "results")
+    words = ["--trials", "2", "--first-trial", "1000", "--out", out, "--jobs", "1", "--set", f"protocol={protocol}"]
+    done = reproduce("benchmark", *words)
+    assert done.exit_code == 0, done.output
+    assert "Variant: other side" in done.output
+    rows = read_csv(tmp_path / "results" / "table2_benchmark.csv")
+    assert [row["data"] for row in rows[::6]] == ["auto", "heart", "auto, other side", "heart, other side"]
+    assert all(float(row["mean"]) > 0 for row in rows)
+
+
+def test_a_tiny_table_of_choices(published_data, tmp_path):
+    protocol = tmp_path / "tiny.toml"
+    protocol.write_text(
+        "[sizes]\nauto = { source = 40, target = 30 }\nheart = { source = 40, target = 30 }\n"
+        "[synthetic]\nslope = 16.0\ndirections = 2\nleast_of_a_class = 10\n[variants]\n"
+    )
+    words = ["--trials", "2", "--first-trial", "1000", "--jobs", "1", "--set", f"protocol={protocol}"]
+    done = reproduce("choice", *words, "--out", str(tmp_path / "results"))
+    assert done.exit_code == 0, done.output
+    assert "ERM kept" in done.output
+    rows = read_csv(tmp_path / "results" / "choice.csv")
+    assert [(row["data"], row["method"]) for row in rows] == [
+        (data, method) for data in ("auto", "heart") for method in ("ERM", "chosen")
+    ]
+
+
+def test_the_share_of_kept_plain_fits_and_the_limit_are_counted():
+    from experiments import choice
+
+    names = ["auto", "bike", "heart"]
+    plain = np.array([1.0, 2.0, 3.0, 4.0])
+    chosen = {"auto": plain - [0.5, 0.4, 0.5, 0.6], "bike": plain * 1.05, "heart": plain + np.array([0, 0, 0, 0.01])}
+    errors = {(name, choice.ERM): plain for name in names} | {(name, choice.CHOSEN): chosen[name] for name in names}
+    settings = {"protocol": {"sizes": dict.fromkeys(names), "variants": {}}}
+    rows = [type("Row", (), {"trials": 4})]
+    (section,) = choice.sections(Summary(rows, errors, settings))
+    found = {line[0].text: [entry.text for entry in line] for line in section.rows}
+    assert [found[name][3] for name in names] == ["0.800", "1.050", "1.001"]
+    assert [found[name][5] for name in names] == ["0%", "0%", "75%"]
+    assert [line[3].bold for line in section.rows] == [True, False, False]
+    assert "1 of 3. Above 1.02 times ERM: bike." in section.remark
+
+
+def test_splits_of_table_2(published_data):
+    settings = EXPERIMENTS["benchmark"].settled({})
+    for data in ("auto", "sonar", "sonar, other side", "wine, half the source rows"):
+        one, same = (benchmark.split(data, 1000, settings, 0) for _ in range(2))
+        np.testing.assert_array_equal(one.X, same.X)
+        assert len(one.X) <= 100
+        assert len(one.X_target) <= 100
+        assert len(one.X_test) >= len(one.X_target) - 1
+        if "wine" not in data:  # whose table repeats rows
+            parts = [set(map(bytes, part)) for part in (one.X, one.X_target, one.X_test)]
+            assert len(set.union(*parts)) == sum(map(len, parts))
+    assert len(benchmark.split("wine, half the source rows", 1000, settings, 0).X) == 50
+
+
+def test_the_worst_direction_is_the_worst(published_data):
+    settings = EXPERIMENTS["benchmark"].settled({})["protocol"]["synthetic"]
+    table = benchmark._table("heart")
+
+    def error(directions):
+        source, target = benchmark._worst_direction(
+            table, np.random.default_rng(1000), **{**settings, "directions": directions}
+        )
+        rows = np.arange(len(source.y)), np.arange(len(source.y), len(source.y) + len(target.y))
+        both = type(table)(np.vstack([source.X, target.X]), np.append(source.y, target.y), table.columns)
+        return benchmark._kernel_ridge_error(both, *rows)
+
+    errors = [error(n) for n in (1, 3, 10)]
+    assert errors == sorted(errors)
+
+
+def test_baselines_are_what_they_say():
+    from experiments.kernel_methods import EIWERMRegressor, ERMRegressor, RIWERMRegressor
+    from steelyard import RULSIF, ULSIF, Target
+    from steelyard._numerics.kernels import gaussian
+    from steelyard.datasets import sinc_toy
+
+    X, y, X_target, _ = sinc_toy(random_state=1000)
+    scaled = (y - y.mean()) / y.std()
+
+    def ridge(model, weights):
+        phi = gaussian((X - model.center_) / model.scale_, model.centers_, model.width_)
+        matrix = (phi.T * weights) @ phi / 150 + model.reg_ * np.eye(50)
+        return phi @ np.linalg.solve(matrix, (phi.T * weights) @ scaled / 150) * y.std() + y.mean()
+
+    options = {"n_centers": 50, "random_state": 0}
+    erm = ERMRegressor(**options).fit(X, y, target=Target(X_target))
+    np.testing.assert_allclose(erm.predict(X), ridge(erm, np.ones(150)), atol=1e-8)
+    # The seed that the baselines hand to their ratios, so that the same centres are drawn here.
+    rng = np.random.default_rng(0)
+    rng.permutation(150), rng.permutation(150)
+    seed = int(rng.integers(2**31))
+    plain = ULSIF(n_centers=50, random_state=seed).fit(X, target=Target(X_target)).weights_
+    flattened = [plain**power / np.mean(plain**power) for power in np.linspace(0, 1, 11)]
+    relative = [
+        RULSIF(eta, n_centers=50, random_state=seed).fit(X, target=Target(X_target)).weights_
+        for eta in np.linspace(0, 1, 11)
+    ]
+    for cls, weightings in ((EIWERMRegressor, flattened), (RIWERMRegressor, relative)):
+        model = cls(**options).fit(X, y, target=Target(X_target))
+        distances = [np.max(np.abs(model.predict(X) - ridge(model, weights))) for weights in weightings]
+        assert min(distances) < 1e-8
+
+
+STORED = [
+    ("toy", Cell("toy", "one-step (squared)", 0)),
+    ("toy", Cell("toy", "RIWERM (Tukey)", 7)),
+    ("coupling", Cell("outliers", "one-step", 3)),
+    ("benchmark", Cell("heart", "one-step", 1)),
+    ("choice", Cell("sonar", "chosen", 2)),
+    ("benchmark", Cell("wine, other side", "EIWERM", 2)),
+]
+
+
+@pytest.mark.parametrize(("name", "cell"), STORED, ids=lambda value: str(value))
+def test_published_results_are_what_the_code_computes(request, tmp_path, name, cell):
+    if name in ("benchmark", "choice"):
+        request.getfixturevalue("published_data")
+    experiment = EXPERIMENTS[name]
+    path = Path(__file__).parents[2] / "results" / f"{experiment.file}.sqlite"
+    if not path.exists():
+        pytest.skip("the results are not part of this copy of the package")
+    copied = shutil.copy(path, tmp_path)
+    settings = experiment.settled({})
+    with open_store(Path(copied), settings, 0) as store:
+        stored = store.outcomes()
+    assert len(stored) == len(experiment.cells(settings, range(100)))
+    assert compute(name, cell, settings, 0).error == pytest.approx(stored[cell].error, rel=1e-6)
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_explains_what_there_is():
+    said = reproduce("--list")
+    assert said.exit_code == 0
+    for name in EXPERIMENTS:
+        assert name in said.output
+    assert "--set judge_eta=0.5" in said.output
+    assert reproduce().output == said.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tabel1"], "There is no table 'tabel1'; there are toy, benchmark"),
+        (["toy", "--set", "colour=red"], "has no setting 'colour'"),
+        (["toy", "--set", "rule"], "name=value is needed"),
+        (["toy", "--set", "n_centers=many"], "cannot be read"),
+        (["toy", "--set", "pi=perhaps"], "yes or no is needed"),
+        (["benchmark", "--set", "protocol=nowhere.toml"], "cannot be read"),
+    ],
+)
+def test_bad_words_exit_with_2(tmp_path, words, message):
+    said = reproduce(*words, "--out", str(tmp_path))
+    assert said.exit_code == 2
+    assert message in " ".join(said.output.split())
+
+
+def test_missing_data_says_where_to_get_it(no_data, tmp_path):
+    said = reproduce("benchmark", "--trials", "1", "--jobs", "1", "--out", str(tmp_path / "out"))
+    assert said.exit_code == 2
+    assert ".csv is not in" in said.output
+    assert "STEELYARD_DATA" in said.output
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    said = reproduce("toy", "--trials", "1", "--out", str(tmp_path / "file" / "results"))
+    assert said.exit_code == 2
+    assert "cannot be written" in " ".join(said.output.split())
+    assert issubclass(OutputError, OSError)
+    assert issubclass(ParameterError, ValueError)
+
+
+def start(out):
+    words = ["toy", "--trials", "1", "--first-trial", "1000", "--out", str(out), "--jobs", "2", "--set", "points=100"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "experiments", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def contents(folder):
+    """Every column but seconds and date, and the pictures of the fits (that of the table has no times either)."""
+    rows = [{k: v for k, v in row.items() if k != "seconds"} for row in read_csv(folder / "table1_toy.csv")]
+    with sqlite3.connect(folder / "table1_toy.sqlite") as connection:
+        cells = connection.execute(
+            "select settings, seed, data, method, trial, error from cells join names on names.id = name "
+            "join runs on runs.id = run"
+        ).fetchall()
+    pictures = [(folder / name).read_bytes() for name in ("table1_toy.png", "figure_toy.png")]
+    return rows, sorted(cells), pictures
+
+
+def stored_cells(folder):
+    try:
+        with closing(sqlite3.connect(f"file:{folder / 'table1_toy.sqlite'}?mode=ro", uri=True)) as connection:
+            return connection.execute("select count(*) from cells").fetchone()[0]
+    except sqlite3.OperationalError:  # not made yet
+        return 0
+
+
+def test_killed_at_twenty_moments_the_result_is_the_same(tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert start(whole).wait() == 0
+    rng = np.random.default_rng()
+    seen = []
+    for _ in range(20):
+        before, process = stored_cells(cut), start(cut)
+        goal = before + rng.integers(0, 4)  # cells that this run may store before it is killed
+        deadline = time.monotonic() + 60
+        while stored_cells(cut) < goal and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        seen.append(stored_cells(cut))
+    assert seen == sorted(seen)  # nothing that was stored is lost
+    assert sum(0 < count < 44 for count in seen) >= 5
+    assert start(cut).wait() == 0
+    assert contents(cut) == contents(whole)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks for processes in /proc")
+def test_workers_end_with_a_killed_parent(tmp_path):
+    process = start(tmp_path)
+
+    def children():
+        try:
+            with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+                return [int(pid) for pid in file.read().split()]
+        except FileNotFoundError:
+            return []
+
+    deadline = time.monotonic() + 30
+    while len(children()) < 3 and time.monotonic() < deadline:  # two workers and the tracker of resources
+        time.sleep(0.05)
+    workers = children()
+    assert len(workers) >= 2
+    time.sleep(0.5)
+    process.kill()
+    process.wait()
+    while any(os.path.exists(f"/proc/{pid}") for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in workers if os.path.exists(f"/proc/{pid}")]
