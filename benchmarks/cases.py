@@ -127,7 +127,7 @@ def stream(quick: bool) -> list[Row]:
 
 
 def _exp_and_rank_update() -> float:
-    """Seconds a row for one exponential and one rank update of a block of 512 rows by 100 centres."""
+    """Seconds a row for one exponential and one rank update of a block of 512 rows by 100 centers."""
     rows = np.random.default_rng(0).standard_normal((512, 10))
     distances = squared_distances(rows, rows[:100])
     kernel, total = np.empty_like(distances), np.zeros((100, 100), order="F")

@@ -16,7 +16,7 @@ import torch
 
 from steelyard.causal.contrast import Start, learn
 from steelyard.causal.inflate import combinations
-from steelyard.causal.transfer import leave_one_out_error, one_class, synthesise
+from steelyard.causal.transfer import leave_one_out_error, one_class, synthesize
 
 N_TABLES, N_ROWS, N_DOMAINS, N_COLUMNS = 18, 323, 17, 4  # as in table 7
 
@@ -39,7 +39,7 @@ def seconds_of_a_candidate(repeats: int) -> float:
     domain = torch.tensor(np.arange(N_ROWS) % N_DOMAINS)[None]
     starts = [Start(0, 10, 0.01, k) for k in range(repeats)]
     networks = learn(torch.tensor(source, dtype=torch.float32)[None], domain, starts, epochs=0)[0].mechanisms
-    made = synthesise(networks, few, combinations(6, N_COLUMNS, 10_000), one_class(source))
+    made = synthesize(networks, few, combinations(6, N_COLUMNS, 10_000), one_class(source))
     start = time.perf_counter()
     for one in made:
         leave_one_out_error(None, few, one)

@@ -21,7 +21,7 @@ EPOCHS = (1, 5, 10, 20, 30, 45, 60)
 KERNELS = {  # preset, and the least width as a share of the range
     "authors": ("authors", dynamic.NARROWEST),
     "normalised": ("normalised", dynamic.NARROWEST),
-    "normalised, plain median": ("normalised", 0.0),
+    "normalized, plain median": ("normalised", 0.0),
 }
 SEED, RATIO, N_BATCHES, BATCH = 1000, 100, 60, 256
 
@@ -35,12 +35,12 @@ def page() -> str:
     clean = np.concatenate([np.flatnonzero(every[rows] == c)[:10] for c in range(10)])
     torch.manual_seed(SEED)
     model = LeNet5()
-    optimiser = torch.optim.SGD(model.parameters(), lr=3e-4, weight_decay=1e-4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=3e-4, weight_decay=1e-4)
     lines = [
         "# What losses tell of rare classes",
         "",
         f"LeNet-5 without weights on a draw (seed {SEED}) of Fashion-MNIST with ρ = {RATIO}, ten clean rows of each "
-        "class among those learnt from; the learning rate falls to a tenth after epoch 40. Weights of "
+        "class among those learned from; the learning rate falls to a tenth after epoch 40. Weights of "
         f"{N_BATCHES} batches of {BATCH} against the clean rows; the true weight of a rare row is {truth.max():.1f}.",
         "",
         "| epochs | mean loss | of rare rows | of clean rows | kernel | mean weight of rare rows | RMSE | MAE |",
@@ -49,11 +49,11 @@ def page() -> str:
     for epoch in range(1, EPOCHS[-1] + 1):
         order = np.random.default_rng(epoch).permutation(len(rows))
         if epoch == 41:
-            optimiser.param_groups[0]["lr"] *= 0.1
+            optimizer.param_groups[0]["lr"] *= 0.1
         for batch in np.array_split(order[: len(order) // BATCH * BATCH], len(order) // BATCH):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             cross_entropy(model(X[batch]), y[batch], reduction="sum").backward()
-            optimiser.step()
+            optimizer.step()
         if epoch in EPOCHS:
             with torch.no_grad():
                 parts = [(X[i : i + 2000], y[i : i + 2000]) for i in range(0, len(rows), 2000)]

@@ -49,7 +49,7 @@ def steelyard_rulsif(source: np.ndarray, target: np.ndarray, width: float) -> An
 def densratio_rulsif(source: np.ndarray, target: np.ndarray, width: float) -> Any:
     import densratio
 
-    np.random.seed(0)  # noqa: NPY002 (densratio draws its centres from the global generator)
+    np.random.seed(0)  # noqa: NPY002 (densratio draws its centers from the global generator)
     return densratio.RuLSIF(
         target,
         source,
@@ -200,7 +200,7 @@ def steelyard_kliep(source: np.ndarray, target: np.ndarray, width: float) -> Any
 def densratio_kliep(source: np.ndarray, target: np.ndarray, width: float) -> Any:
     import densratio
 
-    np.random.seed(0)  # noqa: NPY002 (densratio draws its centres from the global generator)
+    np.random.seed(0)  # noqa: NPY002 (densratio draws its centers from the global generator)
     fit = densratio.KLIEP(target, source, sigma=list(width * WIDTH_FACTORS), kernel_num=100, fold=5, verbose=False)
     return np.asarray(fit.kernel_info.centers), np.asarray(fit.theta).ravel(), float(fit.kernel_info.sigma)
 
@@ -219,7 +219,7 @@ def adapt_kliep(source: np.ndarray, target: np.ndarray, width: float) -> Any:
 
 
 def kliep_gap(result: Any, source: np.ndarray, target: np.ndarray, width: float) -> float:
-    """The duality gap: no ratio over the same centres and width has a mean log-likelihood higher by more."""
+    """The duality gap: no ratio over the same centers and width has a mean log-likelihood higher by more."""
     centers, coef, chosen = result
     t, h = gaussian(target, centers, chosen), gaussian(source, centers, chosen).mean(axis=0)
     g = t @ (coef / (h @ coef))

@@ -17,15 +17,15 @@ from benchmarks.dynamic import authors_weights, kernels, piqp_weights, quadratic
 
 ROOT = Path(__file__).parent.parent
 STORED, COMPARED = 12, 50  # batches for the tests; and of each scale for the page
-SCALES = (0.5, 0.2, 0.05, 0.02)  # of learnt losses, early to late in training
-KINDS = ("learnt, below the scale", "learnt, above thrice the scale", "mislabelled")
+SCALES = (0.5, 0.2, 0.05, 0.02)  # of learned losses, early to late in training
+KINDS = ("learned, below the scale", "learned, above thrice the scale", "mislabeled")
 
 
 def losses(rng: np.random.Generator, n: int, m: int, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of learnt and of mislabelled rows, of validation rows, and which rows are learnt."""
-    learnt = rng.random(n) < 0.7
-    train = np.where(learnt, rng.exponential(scale, n), np.abs(rng.normal(4, 1.5, n)))
-    return train, rng.exponential(scale, m), learnt
+    """Of learned and of mislabeled rows, of validation rows, and which rows are learned."""
+    learned = rng.random(n) < 0.7
+    train = np.where(learned, rng.exponential(scale, n), np.abs(rng.normal(4, 1.5, n)))
+    return train, rng.exponential(scale, m), learned
 
 
 def store(path: Path) -> None:
@@ -44,16 +44,16 @@ def compare(scale: float, axes: Axes) -> list[str]:
     rng = np.random.default_rng(1001)
     gaps, weights, kinds = [], [], []
     for k in range(COMPARED):
-        train, validation, learnt = losses(rng, 256, 256, scale)
+        train, validation, learned = losses(rng, 256, 256, scale)
         distances = np.abs(train[:, None] - train)[np.triu_indices(len(train), 1)]
         kernel, linear = kernels(train, validation, np.quantile(distances, 0.01), 1e-5)
         both = quadratic_program(kernel, linear), piqp_weights(kernel, linear)
         stopped, least = (0.5 * w @ kernel @ w - linear @ w for w in both)
         gaps.append((stopped - least) / abs(least))
         weights.append(both)
-        kinds.append([learnt & (train < scale), learnt & (train > 3 * scale), ~learnt])
+        kinds.append([learned & (train < scale), learned & (train > 3 * scale), ~learned])
         if k == 0:
-            draw(axes, train, both, f"learnt losses of about {scale}")
+            draw(axes, train, both, f"learned losses of about {scale}")
     row = [f"about {scale}", f"{np.median(gaps):.0e}"]
     for kind in range(len(KINDS)):
         for which in range(2):
@@ -73,7 +73,7 @@ def draw(axes: Axes, train: np.ndarray, both: tuple[np.ndarray, np.ndarray], tit
 def main() -> None:
     store(ROOT / "tests" / "deep" / "cvxopt_weights.npz")
     figure = Figure(figsize=(9, 6.5), layout="constrained")
-    head = ["learnt losses", "gap of the objective, median"]
+    head = ["learned losses", "gap of the objective, median"]
     head += [f"{kind}: {which}" for kind in KINDS for which in ("cvxopt", "optimum")]
     rows = [compare(scale, axes) for scale, axes in zip(SCALES, figure.subplots(2, 2).flat, strict=True)]
     figure.axes[0].legend()
@@ -82,7 +82,7 @@ def main() -> None:
     lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
     text = (
         f"# Where cvxopt {cvxopt.__version__} stops\n\n{COMPARED} batches a row, of 256 training losses (simulated: "
-        "70 % learnt, exponential, and 30 % mislabelled, about 4) that are matched to 256 learnt ones, with the "
+        "70 % learned, exponential, and 30 % mislabeled, about 4) that are matched to 256 learned ones, with the "
         "authors' kernel, ridge and bounds; cvxopt with its settings as they come. Mean weights of rows:\n\n"
         + "\n".join(lines)
         + "\n\nThe first batch of each:\n\n![weights](cvxopt_weights.png)\n"

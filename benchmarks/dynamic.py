@@ -312,8 +312,8 @@ def steps_on_gpu(report: Report, task: Task) -> None:
         many = [methods.importance_weighting(LeNet5().to("cuda"), 1, preset="authors") for _ in range(k)]
         t = replays([begun(method, task, settings) for method in many], 200)
         rows.append([f"LeNet-5, dynamic weights, {k} trials side by side", f"{1e3 * t:.3f}", f"{t / base:.2f}"])
-    colour = torch.rand(4096, 3, 32, 32, device="cuda")
-    other = Task(colour, torch.arange(4096, device="cuda") % 10, colour[:1000], torch.arange(1000, device="cuda") % 10)
+    color = torch.rand(4096, 3, 32, 32, device="cuda")
+    other = Task(color, torch.arange(4096, device="cuda") % 10, color[:1000], torch.arange(1000, device="cuda") % 10)
     adam = Settings(lambda parameters: torch.optim.Adam(parameters, lr=5e-4))
     deep = contestants(lambda: ResNet32().to("cuda"), "normalised")
     found = {name: replays([begun(deep[name], other, adam)], 14) for name in list(deep)[:3]}
@@ -332,8 +332,8 @@ def weights_alone(transform: str, preset: str) -> float:
     rng = np.random.default_rng(1000)
     dynamic = DynamicWeights(transform, preset=preset, class_ratio=torch.ones(10, device="cuda"))
     if transform == "loss":
-        learnt = rng.random(BATCH) < 0.6
-        pair = np.where(learnt, rng.gamma(1, 0.5, BATCH), np.abs(rng.normal(4, 1.3, BATCH))), rng.gamma(1, 0.5, BATCH)
+        learned = rng.random(BATCH) < 0.6
+        pair = np.where(learned, rng.gamma(1, 0.5, BATCH), np.abs(rng.normal(4, 1.3, BATCH))), rng.gamma(1, 0.5, BATCH)
         inputs = [torch.tensor(part, device="cuda", dtype=torch.float32) for part in pair]
     else:
         parts = [rng.normal(size=(BATCH, 64)) for _ in range(2)]
@@ -378,7 +378,7 @@ def authors_trial(epochs: int, seed: int, made: Any, device: str) -> Trial:
 
 
 def separation(trial: Trial, wrong: np.ndarray) -> float:
-    """Chance that an intact row outweighs a mislabelled one, validation rows left out."""
+    """Chance that an intact row outweighs a mislabeled one, validation rows left out."""
     weights = np.full(len(wrong), np.nan)
     weights[trial.rows.flatten().cpu().numpy()] = trial.weights.flatten().cpu().numpy()
     kept = np.isfinite(weights) & np.isfinite(wrong)

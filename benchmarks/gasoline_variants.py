@@ -14,9 +14,9 @@ from benchmarks.pages import print_page
 from experiments.engine.cells import printed
 from experiments.gasoline import CODES
 from experiments.gasoline_cells import chosen_years, reference_error
-from experiments.gasoline_networks import standardised
+from experiments.gasoline_networks import standardized
 from steelyard import Target
-from steelyard._few_shot.kernel_regression import LAMBDAS, median_distance
+from steelyard._few_shot.kernel_regression import REGS, median_distance
 from steelyard._numerics.kernels import gaussian
 from steelyard._typing import FloatArray
 from steelyard.baselines import CopulaRegressor, DiscrepancyRegressor
@@ -32,14 +32,14 @@ def weighted_ridge(source: FloatArray, few: FloatArray, weights: FloatArray, res
     X, y, share = source[:, :-1], source[:, -1], weights / weights.sum()
     width = median_distance(np.vstack([X, few[:, :-1]]))
     kernel = gaussian(X, X, width)
-    fits = [np.linalg.solve(share[:, None] * kernel + lam * np.eye(len(y)), share * y) for lam in LAMBDAS]
+    fits = [np.linalg.solve(share[:, None] * kernel + lam * np.eye(len(y)), share * y) for lam in REGS]
     errors = [np.mean((gaussian(few[:, :-1], X, width) @ fit - few[:, -1]) ** 2) for fit in fits]
     return gaussian(rest[:, :-1], X, width) @ fits[int(np.argmin(errors))]
 
 
 def errors_of_split(country: str, split: int) -> dict[str, float]:
     """Of every variant, over that of leave-one-out."""
-    source, rows, _ = standardised(country, leak=True)
+    source, rows, _ = standardized(country, leak=True)
     years = chosen_years(country, split, 0)
     few, rest = rows[years], rows[~years]
     X, y, target = source[:, :-1], source[:, -1], Target(few[:, :-1], few[:, -1])

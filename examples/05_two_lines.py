@@ -16,7 +16,7 @@ y = torch.tensor(label_noise(truth[train].numpy(), 0.4, random_state=0))
 def learn(dynamic=None):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
-    optimiser = torch.optim.Adam(model.parameters(), lr=2e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     for epoch in range(60):
         for rows in torch.randperm(1200).split(120):
             losses = F.cross_entropy(model(X[train][rows]), y[rows], reduction="none")
@@ -25,9 +25,9 @@ def learn(dynamic=None):
                 with torch.no_grad():  # and in evaluation mode, if the model had dropout or batch-norm
                     clean_losses = F.cross_entropy(model(X[clean]), truth[clean], reduction="none")
                 loss = dynamic.reduce(dynamic(losses, clean_losses) * losses)
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
     return (model(X[test]).argmax(dim=1) == truth[test]).float().mean().item()
 
 

@@ -82,7 +82,7 @@ def _method(name: str, model: nn.Module, truth: FloatArray, settings: Settings) 
     if name in BASELINES:
         return baseline(BASELINES[name], model, epochs)
     if name == "Truth":
-        return known_weights(model, torch.tensor(truth), epochs, normalised=True)
+        return known_weights(model, torch.tensor(truth), epochs, normalized=True)
     is_dynamic = name == "DIW"
     by_loss = is_dynamic and settings["transform"] == "loss"
     return importance_weighting(

@@ -170,7 +170,7 @@ def _without_leak(summary: Summary) -> Section:
         lines.append(line)
     head = ["method", "G, as the authors", "error, geometric mean", "G, no leak", "error, geometric mean"]
     note = (
-        "The authors standardise every column once over all 342 rows, those of the test included; without the leak it "
+        "The authors standardize every column once over all 342 rows, those of the test included; without the leak it "
         "is by the source rows alone."
     )
     return Section("With and without the leak", head, lines, note)

@@ -111,7 +111,7 @@ def candidates_of(
 ) -> list[tuple[float, FloatArray]]:
     """Leave-one-out error and synthetic rows of every candidate of a cell."""
     from steelyard.causal.inflate import combinations
-    from steelyard.causal.transfer import leave_one_out_error, one_class, synthesise
+    from steelyard.causal.transfer import leave_one_out_error, one_class, synthesize
 
     source, rows, _ = standardised(country, KINDS[kind].leak)
     few = rows[chosen_years(country, split, seed)]
@@ -120,7 +120,7 @@ def candidates_of(
         return [
             (leave_one_out_error(None, few, one), one.rows)
             for checkpoint in networks(kind, repetition, country, split, settings, seed)
-            for one in synthesise(checkpoint, few, origin, svm)
+            for one in synthesize(checkpoint, few, origin, svm)
         ]
 
 

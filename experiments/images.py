@@ -182,12 +182,12 @@ def build(name: str, f: nn.Module, g: nn.Module, settings: Settings) -> Method:
 
 
 def training(settings: Settings) -> Training:
-    """The same optimiser for every network."""
+    """The same optimizer for every network."""
     import torch
 
     from steelyard.deep import Settings as Training
 
-    (name, rate), decay = settings["optimiser"].split(), settings["decay"]
+    (name, rate), decay = settings["optimizer"].split(), settings["decay"]
     if name == "adam":
         return Training(lambda parameters: torch.optim.Adam(parameters, float(rate), weight_decay=decay, fused=True))
     return Training(lambda parameters: torch.optim.SGD(parameters, float(rate), momentum=0.9, weight_decay=decay))
@@ -274,7 +274,7 @@ def used(settings: Settings) -> str:
     return (
         f"{epochs_used(settings)} Angles of the images to learn from are drawn {settings['angles']}. "
         f"Convolutions of {settings['filters']} filters, full layers of {settings['hidden']} "
-        f"with dropout {settings['dropout']} before them, {settings['optimiser']} with weight decay "
+        f"with dropout {settings['dropout']} before them, {settings['optimizer']} with weight decay "
         f"{settings['decay']}, γ = {settings['flattening']}, "
         f"η = {settings['eta']}, G = {settings['g_bound'] or '∞'} for one-step: chosen by images-choice, without a "
         "label of the target. λ on the weights of g: "
@@ -319,11 +319,11 @@ EXPERIMENT = Experiment(
         "g_epochs": Setting(5, "of a round, as in the survey"),
         "f_epochs": Setting(10, "of a round, as in the survey"),
         "pretrain": Setting(10, "epochs in which g learns to tell source from target; the survey does not say"),
-        "optimiser": Setting("adam 0.001", "adam or sgd (momentum 0.9) and a learning rate; the survey does not say"),
+        "optimizer": Setting("adam 0.001", "adam or sgd (momentum 0.9) and a learning rate; the survey does not say"),
         "filters": Setting("32+64", "of the two convolutions; the survey does not say"),
         "hidden": Setting("1024+256", "units of the two full layers before the last; the survey does not say"),
         "dropout": Setting(0.25, "of the inputs of full layers; the survey does not say"),
-        "decay": Setting(0.0, "of weights, by the optimiser; the survey does not say"),
+        "decay": Setting(0.0, "of weights, by the optimizer; the survey does not say"),
         "flattening": Setting(0.4, "γ of EIWERM; the survey does not say"),
         "eta": Setting(0.3, "η of RIWERM; the survey does not say"),
         "g_bound": Setting(2.0, "of one-step: G, more than which g cannot be; 0 is no bound; the survey has no number"),

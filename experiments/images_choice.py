@@ -44,17 +44,17 @@ VALUES = {
     "RIWERM": (0.1, 0.2, 0.3, 0.5, 0.7),
     "one-step": (1.5, 2.0, 3.0, 5.0, 0.0),
 }
-LAMBDAS = (0.0001, 0.001, 0.01)
+REGS = (0.0001, 0.001, 0.01)
 # What ERM was best with, which later choices are made with: of the table, and where each image keeps its angle.
 TAKEN = {
-    name: TABLE.settings[name].default for name in ("angles", "optimiser", "filters", "hidden", "dropout", "decay")
+    name: TABLE.settings[name].default for name in ("angles", "optimizer", "filters", "hidden", "dropout", "decay")
 } | dict.fromkeys(PENALTIES.values(), 0.0)
 TAKEN_ONCE = {**TAKEN, "angles": ONCE, "dropout": 0.5}
 
 
 def _candidates() -> dict[str, tuple[str, dict[str, object]]]:
-    """Settings by name: full layers, filters, optimisers and decay by ERM, then each method's own."""
-    start = {"optimiser": OPTIMISERS[0], "filters": FILTERS[0], "decay": DECAYS[0]}
+    """Settings by name: full layers, filters, optimizers and decay by ERM, then each method's own."""
+    start = {"optimizer": OPTIMISERS[0], "filters": FILTERS[0], "decay": DECAYS[0]}
     found: dict[str, tuple[str, dict[str, object]]] = {}
     for taken in (TAKEN_ONCE, TAKEN):
         by_erm = [
@@ -63,7 +63,7 @@ def _candidates() -> dict[str, tuple[str, dict[str, object]]]:
             for dropout in DROPOUTS
         ]
         by_erm += [{**taken, **start, "filters": filters} for filters in FILTERS[1:]]
-        by_erm += [{**taken, "optimiser": optimiser, "decay": DECAYS[0]} for optimiser in OPTIMISERS[1:]]
+        by_erm += [{**taken, "optimizer": optimizer, "decay": DECAYS[0]} for optimizer in OPTIMISERS[1:]]
         by_erm += [{**taken, "decay": decay} for decay in DECAYS[1:]]
         found |= {_named("ERM", chosen): ("ERM", chosen) for chosen in by_erm}
         for method, values in VALUES.items():
@@ -73,7 +73,7 @@ def _candidates() -> dict[str, tuple[str, dict[str, object]]]:
     # λ with what the method was best with, where angles are drawn every epoch
     for method, sign in SIGNS.items():
         own = TABLE.settings[OWN[method]].default
-        for penalty in LAMBDAS:
+        for penalty in REGS:
             name = f"{_named(method, TAKEN)}, {sign} = {own or '∞'}, λ = {penalty}"
             found[name] = (method, {**TAKEN, OWN[method]: own, PENALTIES[method]: penalty})
     return found
@@ -81,7 +81,7 @@ def _candidates() -> dict[str, tuple[str, dict[str, object]]]:
 
 def _named(method: str, chosen: dict[str, object]) -> str:
     network = f"{chosen['filters']} filters, {chosen['hidden']} units, dropout {chosen['dropout']}"
-    found = f"{method}, {chosen['optimiser']}, {network}, decay {chosen['decay']}"
+    found = f"{method}, {chosen['optimizer']}, {network}, decay {chosen['decay']}"
     return found if chosen["angles"] == ONCE else f"{found}, angles {chosen['angles']}"
 
 
@@ -162,9 +162,9 @@ def figures(summary: Summary, folder: Path) -> list[Path]:
 EXPERIMENT = Experiment(
     name="images-choice",
     file="table3_choice",
-    title="Table 3: the choice of network, optimiser and each method's own",
+    title="Table 3: the choice of network, optimizer and each method's own",
     explains=(
-        "Angles drawn once or every epoch, full layers, filters, optimiser and weight decay by ERM, then γ of EIWERM, "
+        "Angles drawn once or every epoch, full layers, filters, optimizer and weight decay by ERM, then γ of EIWERM, "
         "η of RIWERM and G of one-step, and λ of their g. "
         "Judged by training images that were kept apart, turned like the source and drawn like the target, as the "
         "target's labels are not to be used. Half the rounds of the table."

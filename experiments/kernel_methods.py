@@ -57,7 +57,7 @@ def estimator(cls: Any, settings: Mapping[str, Any], **options: Any) -> Any:
             **options,
         }
     )
-    model._judge_eta = settings["judge_eta"]
+    model._validation_eta = settings["judge_eta"]
     return model
 
 

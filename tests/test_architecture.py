@@ -36,7 +36,7 @@ def plant(path, line):
 
 def test_an_upward_import_is_noticed(copy):
     plant(copy / "src/steelyard/ratio/ulsif.py", "from steelyard.diagnostics import diagnose")
-    assert violations(copy) == ["steelyard.ratio.ulsif imports steelyard.diagnostics"]
+    assert "steelyard.ratio.ulsif imports steelyard.diagnostics" in violations(copy)
 
 
 def test_a_lazy_cycle_is_noticed(copy):

@@ -239,7 +239,7 @@ def test_preprocessing_inside_gives_the_weights_of_scaled_data():
     ]
     np.testing.assert_allclose(means[1], means[0], atol=1e-6)
     np.testing.assert_allclose(means[2], means[0], atol=1e-6)
-    np.testing.assert_allclose(searched.judging_weights_, outermost.weights_, atol=1e-6)
+    np.testing.assert_allclose(searched.validation_weights_, outermost.weights_, atol=1e-6)
     np.testing.assert_allclose(inside.predict(X_target), outermost.predict(scaled_target), atol=1e-8)
 
 

@@ -49,7 +49,7 @@ _ONE_BLAS_THREAD, _ONE_OPENMP_THREAD = _OneThread("blas"), _OneThread("openmp")
 def one_blas_thread() -> _OneThread:
     """Context in which BLAS runs on the calling thread.
 
-    The products here are small (a block of rows by a hundred centres): handing them to a thread pool costs more
+    The products here are small (a block of rows by a hundred centers): handing them to a thread pool costs more
     than the product, and pools that spin against each other cost more still.
     """
     return _ONE_BLAS_THREAD

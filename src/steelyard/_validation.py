@@ -58,7 +58,7 @@ def check_target(estimator: BaseEstimator, target: Any, source: Any) -> FloatArr
 
 
 def check_centers(centers: Any, estimator: BaseEstimator) -> FloatArray:
-    """Centres with as many columns as the source; a frame is put into the order of the source's names."""
+    """Centers with as many columns as the source; a frame is put into the order of the source's names."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None and hasattr(centers, "columns"):
         missing = [name for name in names if name not in list(centers.columns)]

@@ -37,7 +37,7 @@ class CheckpointError(InputError):
 
 
 class MissingTargetError(InputError):
-    """A method was given no labelled rows of the target, and cannot do without."""
+    """A method was given no labeled rows of the target, and cannot do without."""
 
 
 class MissingDomainError(InputError):
@@ -100,7 +100,7 @@ class NothingTransferredWarning(SteelyardWarning):
     """Nothing of the source domains went into the result: it is that of the target's rows alone."""
 
 
-class FewEffectiveRowsWarning(SteelyardWarning):
+class SmallEffectiveSampleWarning(SteelyardWarning):
     """A handful of rows carries nearly all the weight."""
 
 

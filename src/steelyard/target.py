@@ -17,11 +17,11 @@ class Target:
     --------
     >>> from steelyard import Target
     >>> Target([[0.0], [1.0]])
-    Target(unlabelled)
+    Target(unlabeled)
     """
 
     X: Any
     y: Any = None
 
     def __repr__(self) -> str:
-        return f"Target({'unlabelled' if self.y is None else 'labelled'})"
+        return f"Target({'unlabeled' if self.y is None else 'labeled'})"

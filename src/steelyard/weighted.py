@@ -1,4 +1,4 @@
-"""Empirical risk minimisation under importance weights: ERM, EIWERM, IWERM and RIWERM in one class."""
+"""Empirical risk minimization under importance weights: ERM, EIWERM, IWERM and RIWERM in one class."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Weighted(ShowsWeights, MetaEstimatorMixin, BaseEstimator):
         self.preprocess = preprocess
 
     def fit(self, X: Any, y: Any, *, target: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit on labelled source rows, weighted to look like the target.
+        """Fit on labeled source rows, weighted to look like the target.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Numbers on rows: flatten, normalise, measure."""
+"""Numbers on rows: flatten, normalize, measure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from steelyard._typing import FloatArray
 from steelyard.errors import WeightError
 
 
-def normalise(weights: FloatArray, mass: FloatArray | None = None) -> FloatArray:
+def normalize(weights: FloatArray, mass: FloatArray | None = None) -> FloatArray:
     """Scale weights to a mean of one (under `mass`, where rows count differently)."""
     if mass is not None:
         mass = mass / mass.max()  # a sum of huge counts must stay in range
@@ -22,7 +22,7 @@ def flatten(weights: FloatArray, flattening: float, mass: FloatArray | None = No
     """
     if flattening == 0:
         return np.ones_like(weights)
-    return normalise(weights**flattening, mass)
+    return normalize(weights**flattening, mass)
 
 
 def counted(weights: FloatArray, counts: FloatArray | None) -> FloatArray:

@@ -74,7 +74,7 @@ def test_weigh_gives_every_row_a_weight(files, tmp_path):
     words = "--label", "y", "--out", out, "--overwrite", "--json", "--eta", 0.5
     summary = json.loads(steelyard("weigh", *files, *words).stdout)
     assert summary["rows"] == 300
-    assert summary["effective_rows"] <= 300
+    assert summary["effective_sample_size"] <= 300
 
 
 @pytest.mark.parametrize(

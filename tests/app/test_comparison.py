@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from steelyard import AutoRatio
-from steelyard.app.comparison import Method, choose, fit_best, judging_weights, paired_gain
+from steelyard.app.comparison import Method, choose, fit_best, paired_gain, validation_weights
 from steelyard.app.held_out import learners, probabilities
 from steelyard.errors import InputError
 
@@ -109,7 +109,7 @@ def test_held_out_losses_are_those_of_plain_cross_validation():
             losses[fold == f] += (model.predict(X[fold == f]) - y[fold == f]) ** 2 / 3
     linear = next(m for m in found.methods if m.name == "linear, no weights")
     assert linear.source_loss == pytest.approx(losses.mean())
-    judge, _ = judging_weights(X, goal, AutoRatio(random_state=0).fit(X, target=goal).weights_)
+    judge, _ = validation_weights(X, goal, AutoRatio(random_state=0).fit(X, target=goal).weights_)
     assert linear.loss == pytest.approx(losses @ judge / judge.sum())
 
 
@@ -124,7 +124,7 @@ def test_the_judge_is_bounded_and_rises_towards_the_target():
     rng = np.random.default_rng(2)
     X, goal = rng.normal(size=(400, 2)), rng.normal([1.0, 0.0], 1, size=(400, 2))
     importance = AutoRatio(random_state=0).fit(X, target=goal).weights_
-    judge, _ = judging_weights(X, goal, importance)
+    judge, _ = validation_weights(X, goal, importance)
     assert judge.mean() == pytest.approx(1)
     truth = np.exp(X[:, 0] - 0.5)
     assert np.corrcoef(np.argsort(np.argsort(judge)), np.argsort(np.argsort(truth)))[0, 1] > 0.9

@@ -110,7 +110,7 @@ def test_evaluate_counts_right_predictions(folder):
     )
     assert found["found"]["chosen"]["low"] < found["found"]["chosen"]["mean"] < found["found"]["chosen"]["high"]
     said = steelyard("evaluate", folder / "run", folder / "target.csv").output
-    assert "Accuracy on 160 labelled rows" in said
+    assert "Accuracy on 160 labeled rows" in said
 
 
 def test_diagnose_and_weigh_take_the_same_table(folder, tmp_path):

@@ -1,4 +1,4 @@
-"""Baselines of few labelled target rows: against plain fits, and boosting against rounds worked out by hand."""
+"""Baselines of few labeled target rows: against plain fits, and boosting against rounds worked out by hand."""
 
 import numpy as np
 import pytest

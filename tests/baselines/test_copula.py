@@ -46,8 +46,8 @@ def test_density_is_that_of_pyvinecopulib(shape, d):
     controls = pv.FitControlsVinecop(family_set=[tll], num_threads=1)
     theirs = np.log(pv.Vinecop.from_data(np.column_stack(U), controls=controls).pdf(np.column_stack(U)))
     np.testing.assert_allclose(vine.log_copula(U), theirs, rtol=1e-9, atol=1e-9)
-    neighbours = [{2, i} for i in range(d) if i != 2] if shape == "star" else [{i, i + 1} for i in range(d - 1)]
-    assert sorted(map(sorted, neighbours)) == sorted(sorted(pair.variables) for pair in vine.trees[0])
+    neighbors = [{2, i} for i in range(d) if i != 2] if shape == "star" else [{i, i + 1} for i in range(d - 1)]
+    assert sorted(map(sorted, neighbors)) == sorted(sorted(pair.variables) for pair in vine.trees[0])
     assert [len(tree) for tree in vine.trees] == list(range(d - 1, 0, -1))
 
 

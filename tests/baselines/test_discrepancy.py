@@ -1,4 +1,4 @@
-"""Generalised discrepancy: optimality conditions, another solver, brute force over the hypotheses held possible."""
+"""Generalized discrepancy: optimality conditions, another solver, brute force over the hypotheses held possible."""
 
 import warnings
 
@@ -10,7 +10,7 @@ from sklearn.kernel_ridge import KernelRidge
 from steelyard import Target
 from steelyard._numerics.kernels import gaussian
 from steelyard.baselines import DiscrepancyRegressor, discrepancy
-from steelyard.baselines.discrepancy import EVENNESS, generalised_ridge, kernel_features, least_discrepancy
+from steelyard.baselines.discrepancy import EVENNESS, generalized_ridge, kernel_features, least_discrepancy
 from steelyard.errors import DependencyError, ParameterError, SteelyardWarning
 
 pytest.importorskip("clarabel", reason="Clarabel is not installed: pip install 'steelyard[discrepancy]'")
@@ -93,12 +93,12 @@ def test_the_same_rows_have_even_weights():
     assert np.ptp(found.weights) * len(X) < 0.5
 
 
-def extremes(w, to_target, centre, shape):
-    """Largest and least squared distance to an ellipse around a centre, by its points."""
+def extremes(w, to_target, center, shape):
+    """Largest and least squared distance to an ellipse around a center, by its points."""
     angle = np.linspace(0, 2 * np.pi, 1001)
-    edge = centre + np.column_stack([np.cos(angle), np.sin(angle)]) @ np.linalg.cholesky(shape).T
+    edge = center + np.column_stack([np.cos(angle), np.sin(angle)]) @ np.linalg.cholesky(shape).T
     apart = np.sum((to_target @ w - edge) ** 2, axis=1)
-    away = to_target @ w - centre
+    away = to_target @ w - center
     inside = away @ np.linalg.solve(shape, away) <= 1
     return apart.max(), 0.0 if inside else apart.min()
 
@@ -117,7 +117,7 @@ def test_the_hypothesis_is_best_among_those_tried(lam, slack):
     def objective(w):
         return lam * w @ w + sum(extremes(w, there, there @ best, shape)) / 2 / 2
 
-    found = generalised_ridge(here, y, q, there, lam, slack)
+    found = generalized_ridge(here, y, q, there, lam, slack)
     starts = [found, best, np.zeros(3), *rng.normal(size=(1, 3))]
     options = {"xatol": 1e-7, "fatol": 1e-10, "maxiter": 1000}
     reached = min(minimize(objective, start, method="Nelder-Mead", options=options).fun for start in starts)
@@ -130,7 +130,7 @@ def test_without_slack_it_is_ridge_regression_on_what_the_weighted_source_says()
     q = least_discrepancy(here, target).weights
     gram = (here.T * q) @ here + lam * np.eye(here.shape[1])
     labels = target @ np.linalg.solve(gram, here.T @ (q * y))
-    normal = generalised_ridge(here, y, q, target, lam, 1e-14)
+    normal = generalized_ridge(here, y, q, target, lam, 1e-14)
     expected = KernelRidge(alpha=m * lam, kernel="precomputed").fit(target @ target.T, labels).predict(here @ target.T)
     np.testing.assert_allclose(here @ normal, expected, atol=1e-4)
 

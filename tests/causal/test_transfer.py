@@ -12,7 +12,7 @@ from steelyard._few_shot.kernel_regression import LeaveOneOutKernelRegressor
 from steelyard.baselines import TargetOnlyRegressor
 from steelyard.causal import Assumption, CausalTransferRegressor, inflate
 from steelyard.causal.assumption import dependence, independence_p_value
-from steelyard.causal.transfer import Synthetic, fit_augmented, leave_one_out_error, one_class, synthesise
+from steelyard.causal.transfer import Synthetic, fit_augmented, leave_one_out_error, one_class, synthesize
 from steelyard.datasets import independent_component_shift
 from steelyard.errors import (
     ColumnMismatchError,
@@ -81,7 +81,7 @@ def test_synthetic_rows_are_filtered_and_counted():
     scaled = model.scale_.to(few)
     origin = np.indices((6, 6, 6)).reshape(3, -1).T
     svm = one_class(model.scale_.to(Z))
-    (made,) = synthesise(model.mechanism_.networks, scaled, origin, svm)
+    (made,) = synthesize(model.mechanism_.networks, scaled, origin, svm)
     assert (svm.predict(made.rows) == 1).all()
     assert made.acceptance == pytest.approx(len(made.rows) / 216)
     diagonal = made.origin[(made.origin == made.origin[:, :1]).all(axis=1)][:, 0]
@@ -91,7 +91,7 @@ def test_synthetic_rows_are_filtered_and_counted():
     networks = model.mechanism_.networks
     with torch.no_grad():
         networks.bias2[:] = -800.0  # factors of zero: what they shrink cannot be brought back
-    (nothing,) = synthesise(networks, scaled, origin, svm)
+    (nothing,) = synthesize(networks, scaled, origin, svm)
     assert nothing.n_dropped == 216
     assert len(nothing.rows) == 0
 

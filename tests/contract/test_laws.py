@@ -123,7 +123,7 @@ def test_single_precision_gives_the_same_answer(name, pair):
 
 
 @pytest.mark.parametrize("name", ["RULSIF", "ULSIF", "LSIF", "KLIEP"])
-def test_predict_at_the_source_is_the_weights_before_normalising(name, pair):
+def test_predict_at_the_source_is_the_weights_before_normalizing(name, pair):
     fit = clone(ALL[name]).fit(pair.X, target=pair.X_target)
     ratio = fit.predict(pair.X)
     np.testing.assert_allclose(ratio / ratio.mean(), fit.weights_, atol=1e-12)

@@ -15,9 +15,9 @@ from steelyard.errors import InputError, NotFiniteError, ParameterError
 
 
 def losses(rng, n, m, kind):
-    """A mixture of learnt and mislabelled rows, and clean ones; every other batch has all its goal at one end."""
-    learnt = rng.random(n) < rng.uniform(0.2, 0.9)
-    train = np.where(learnt, rng.gamma(1, 0.5, n), np.abs(rng.normal(4, 1.3, n)))
+    """A mixture of learned and mislabeled rows, and clean ones; every other batch has all its goal at one end."""
+    learned = rng.random(n) < rng.uniform(0.2, 0.9)
+    train = np.where(learned, rng.gamma(1, 0.5, n), np.abs(rng.normal(4, 1.3, n)))
     return train, np.abs(rng.normal(6, 1, m)) if kind % 2 else rng.gamma(1, 0.5, m)
 
 
@@ -107,7 +107,7 @@ def test_the_numpy_kmm_reaches_the_same_objective():
 
 
 def test_the_authors_preset_is_the_authors_formula():
-    """γ is the 1 % quantile of the distances between training rows, B = 50, ridge 1e-5, no normalisation."""
+    """γ is the 1 % quantile of the distances between training rows, B = 50, ridge 1e-5, no normalization."""
     rng = np.random.default_rng(4)
     train, goal = losses(rng, 64, 64, 0)
     distances = np.abs(train[:, None] - train)[np.triu_indices(64, 1)]
@@ -182,15 +182,15 @@ def test_the_width_of_learnt_losses_is_an_eighth_of_their_range(seed):
 
 def test_weights_tell_learnt_rows_from_mislabelled_ones():
     rng = np.random.default_rng(5)
-    learnt = rng.random(256) < 0.6
-    train = np.where(learnt, rng.gamma(1, 0.3, 256), np.abs(rng.normal(4, 1, 256)))
+    learned = rng.random(256) < 0.6
+    train = np.where(learned, rng.gamma(1, 0.3, 256), np.abs(rng.normal(4, 1, 256)))
     weights = DynamicWeights()(torch.tensor(train, dtype=torch.float32), torch.tensor(rng.gamma(1, 0.3, 256)))
     assert weights.dtype == torch.float32
     assert weights.mean().item() == pytest.approx(1, abs=1e-5)
     assert not weights.requires_grad
     matched = (weights.numpy() * train).mean()
     assert matched == pytest.approx(0.3, abs=0.1)
-    assert weights.numpy()[learnt].mean() > 10 * weights.numpy()[~learnt].mean()
+    assert weights.numpy()[learned].mean() > 10 * weights.numpy()[~learned].mean()
 
 
 def test_features_are_matched_class_by_class_and_priors_corrected():

@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="Triton is not installed; the GPU kernels n
 
 from steelyard.deep._matching.dense import pose, solve, solve_as_cvxopt
 
-NORMALISED = {"quantile": 0.5, "is_gamma": False, "w_max": 50.0, "ridge": 1e-3}
+NORMALIZED = {"quantile": 0.5, "is_gamma": False, "w_max": 50.0, "ridge": 1e-3}
 WIDE = {"quantile": 0.01, "is_gamma": True, "w_max": 50.0, "ridge": 1e-5}
 
 # Triton looks at the variable when it is imported, which another test may have done here long ago.
@@ -39,7 +39,7 @@ def interpreted(tmp_path, *calls):
 
 
 def losses(seed, n, m, count=2):
-    """Learnt and mislabelled rows; the goal of every other batch is at one end."""
+    """Learned and mislabeled rows; the goal of every other batch is at one end."""
     rng = np.random.default_rng(seed)
     train = np.where(
         rng.random((count, n)) < 0.6, rng.gamma(1, 0.5, (count, n)), np.abs(rng.normal(4, 1.3, (count, n)))
@@ -77,8 +77,8 @@ def test_lines_reach_the_optimum(tmp_path):
     """Also with a goal so far away that the sum is the least it may be, and with float32."""
     train, goal = losses(0, 64, 48)
     goal[1] += 40
-    cases = [((train, goal), settings) for settings in (WIDE, NORMALISED)]
-    cases.append((tuple(z.float() for z in losses(1, 50, 64)), NORMALISED | {"w_max": 1.5}))
+    cases = [((train, goal), settings) for settings in (WIDE, NORMALIZED)]
+    cases.append((tuple(z.float() for z in losses(1, 50, 64)), NORMALIZED | {"w_max": 1.5}))
     found = interpreted(tmp_path, *(of_lines(batch, settings) for batch, settings in cases))
     for weights, ((train, goal), settings) in zip(found, cases, strict=True):
         for k in range(2):
@@ -91,7 +91,7 @@ def test_weights_are_those_at_which_cvxopt_stops(tmp_path):
     batches = [[torch.tensor(stored[f"{name}{k}"])[None] for name in ("train", "validation")] for k in (3, 4, 5)]
     narrow, as_cvxopt = losses(7, 60, 64), {"as_cvxopt": True}
     calls = [of_lines(batch, WIDE | as_cvxopt) for batch in batches]
-    *found, dense = interpreted(tmp_path, *calls, of_lines(narrow, NORMALISED | {"quantile": 0.02} | as_cvxopt))
+    *found, dense = interpreted(tmp_path, *calls, of_lines(narrow, NORMALIZED | {"quantile": 0.02} | as_cvxopt))
     for k, weights in zip((3, 4, 5), found, strict=True):
         np.testing.assert_allclose(weights[0], stored[f"weights{k}"], atol=2e-3)
     for weights, train, goal in zip(dense, *narrow, strict=True):
@@ -102,7 +102,7 @@ def test_weights_are_those_at_which_cvxopt_stops(tmp_path):
 
 @pytest.mark.parametrize("quantile", [0.2, 0.02], ids=["64 nodes", "dense"])
 def test_narrow_kernels_reach_the_optimum(tmp_path, quantile):
-    settings = NORMALISED | {"quantile": quantile}
+    settings = NORMALIZED | {"quantile": quantile}
     train, goal = losses(2, 60, 64)
     goal[1] += 40
     (weights,) = interpreted(tmp_path, of_lines((train, goal), settings))
@@ -117,9 +117,9 @@ def test_a_width_is_at_least_a_share_of_the_range(tmp_path):
     few = torch.tensor(np.where(rng.random((1, 60)) < 0.9, rng.gamma(1, 1e-4, (1, 60)), rng.gamma(2, 1, (1, 60))))
     goal = torch.tensor(rng.gamma(1, 0.5, (1, 40)))
     batches = (few, goal), losses(6, 60, 40, 1)
-    found = interpreted(tmp_path, *(of_lines(batch, NORMALISED, 1 / 8) for batch in batches))
+    found = interpreted(tmp_path, *(of_lines(batch, NORMALIZED, 1 / 8) for batch in batches))
     for weights, (train, goal) in zip(found, batches, strict=True):
-        assert_optimal(weights[0], train[0, :, None], goal[0, :, None], **NORMALISED, narrowest=1 / 8)
+        assert_optimal(weights[0], train[0, :, None], goal[0, :, None], **NORMALIZED, narrowest=1 / 8)
     assert gamma_of(few.T, 0.5, False, 1 / 8) < 1e-4 * gamma_of(few.T, 0.5, False)
     assert gamma_of(batches[1][0].T, 0.5, False, 1 / 8) == gamma_of(batches[1][0].T, 0.5, False)
 
@@ -140,16 +140,16 @@ def test_losses_that_are_all_the_same_and_single_ones_and_nan(tmp_path):
     train, goals = losses(2, 32, 32, 3)
     train[0, 3], goals[1, 5] = torch.nan, torch.nan
     batches = (same, goal), (one, goal), (train, goals)
-    as_cvxopt = NORMALISED | {"as_cvxopt": True}
-    calls = [of_lines(batch, settings) for settings in (NORMALISED, as_cvxopt) for batch in batches]
+    as_cvxopt = NORMALIZED | {"as_cvxopt": True}
+    calls = [of_lines(batch, settings) for settings in (NORMALIZED, as_cvxopt) for batch in batches]
     of_same, of_one, of_nan, *stopped = interpreted(tmp_path, *calls)
-    assert_optimal(of_same[0], same.T, goal.T, **NORMALISED)
-    assert_optimal(stopped[0][0], same.T, goal.T, **NORMALISED)
+    assert_optimal(of_same[0], same.T, goal.T, **NORMALIZED)
+    assert_optimal(stopped[0][0], same.T, goal.T, **NORMALIZED)
     assert of_one.item() == stopped[1].item() == 1
     assert of_nan[:2].isnan().all()
     assert stopped[2][:2].isnan().all()
     assert stopped[2][2].isfinite().all()
-    assert_optimal(of_nan[2], train[2, :, None], goals[2, :, None], **NORMALISED)
+    assert_optimal(of_nan[2], train[2, :, None], goals[2, :, None], **NORMALIZED)
 
 
 def test_classes_reach_the_optimum(tmp_path):
@@ -172,10 +172,10 @@ def test_classes_that_lack_rows_have_finite_weights(tmp_path):
     here = torch.tensor([[True] * 6, [False] * 6, [True] * 6])
     there = torch.tensor([[False] * 4, [True] * 4, [True] * 4])
     rows = torch.arange(12.0).reshape(6, 2)
-    (weights,) = interpreted(tmp_path, ("match_classes", (rows, rows[:4], here, there), NORMALISED))
+    (weights,) = interpreted(tmp_path, ("match_classes", (rows, rows[:4], here, there), NORMALIZED))
     assert weights.isfinite().all()
     assert not weights[1].any()
-    assert_optimal(weights[2], rows, rows[:4], **NORMALISED)
+    assert_optimal(weights[2], rows, rows[:4], **NORMALIZED)
 
 
 COMPILE = """

@@ -13,7 +13,7 @@ from steelyard.deep._matching.line import match, pair_quantile
 
 
 def batch(rng, k):
-    """Learnt and mislabelled rows; goals near, at the far end and beyond it, where the sum is the least allowed."""
+    """Learned and mislabeled rows; goals near, at the far end and beyond it, where the sum is the least allowed."""
     n, m = (64, 256, 100, 31)[k % 4], (64, 200)[k % 2]
     train = np.where(rng.random(n) < 0.6, rng.gamma(1, 0.5, n), np.abs(rng.normal(4, 1.3, n)))
     return train, np.abs(rng.normal((0, 3, 6, 10, 20)[k % 5], 1, m))

@@ -75,11 +75,11 @@ def test_uniform_weights_are_a_plain_loop(summed):
     ours, theirs = net(), net()
     trial = Trial(methods.baseline("uniform", ours, 5), made)
     train(trial, Settings(partial(torch.optim.SGD, lr=1e-3), batch_size=120, summed=summed))
-    optimiser = torch.optim.SGD(theirs.parameters(), lr=1e-3)
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=1e-3)
     for _ in range(5):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         F.cross_entropy(theirs(made.X), made.y, reduction="sum" if summed else "mean").backward()
-        optimiser.step()
+        optimizer.step()
     torch.testing.assert_close(parameters_of(ours), parameters_of(theirs), rtol=1e-5, atol=1e-6)
     assert [entry["epoch"] for entry in trial.log] == list(range(5))
     assert trial.log[-1]["loss"] < trial.log[0]["loss"]
@@ -367,9 +367,9 @@ def test_killed_at_any_moment_and_resumed_the_parameters_are_the_same_to_the_bit
     assert len(set(epochs)) >= 5  # the kills were spread over the training
 
 
-def resumable(path, *, model=None, epochs=3, seed=0, optimiser=adam, made=None):
+def resumable(path, *, model=None, epochs=3, seed=0, optimizer=adam, made=None):
     trial = Trial(methods.importance_weighting(model or net(), epochs), made or task(), seed=seed)
-    train(trial, Settings(optimiser, batch_size=40), checkpoint_path=path)
+    train(trial, Settings(optimizer, batch_size=40), checkpoint_path=path)
     return trial
 
 
@@ -432,10 +432,10 @@ def test_rows_are_renewed_before_every_epoch(tmp_path):
     [
         ({"epochs": 4}, "phases was"),
         ({"seed": 1}, "seed was 0, is 1"),
-        ({"optimiser": sgd}, "optimisers was"),
+        ({"optimizer": sgd}, "optimizers was"),
         ({"model": "wide"}, "parameters was"),
         ({"made": "other"}, "data was"),
-        ({"optimiser": partial(torch.optim.Adam, lr=1e-2, betas=(0.8, 0.99))}, "optimisers was"),
+        ({"optimizer": partial(torch.optim.Adam, lr=1e-2, betas=(0.8, 0.99))}, "optimizers was"),
     ],
 )
 def test_a_checkpoint_of_another_training(tmp_path, change, named):
@@ -602,7 +602,7 @@ def test_features_that_are_not_those_of_the_scores():
 
 
 def test_other_mistakes():
-    with pytest.raises(ParameterError, match="optimiser must be a function"):
+    with pytest.raises(ParameterError, match="optimizer must be a function"):
         Settings(torch.optim.SGD(net().parameters(), lr=0.1))
     with pytest.raises(ParameterError, match="warm_up must leave epochs"):
         methods.importance_weighting(net(), 3, warm_up=3)

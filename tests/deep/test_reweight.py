@@ -1,4 +1,4 @@
-"""Learning to reweight: against the virtual step itself, with any module and any optimiser."""
+"""Learning to reweight: against the virtual step itself, with any module and any optimizer."""
 
 import pytest
 
@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard
 from torch import nn
 from torch.func import functional_call
 
-from steelyard.deep.reweight import learnt_weights
+from steelyard.deep.reweight import learned_weights
 from steelyard.errors import InputError
 
 ROWS = nn.CrossEntropyLoss(reduction="none")
@@ -34,20 +34,20 @@ def test_it_is_the_derivative_of_the_virtual_step():
     (slope,) = torch.autograd.grad(ROWS(functional_call(model, moved, (v,)), u).mean(), epsilon)
     expected = (-slope).clamp(min=0)
     expected = expected / expected.mean()
-    torch.testing.assert_close(learnt_weights(model, ROWS, (x, y), (v, u)), expected)
+    torch.testing.assert_close(learned_weights(model, ROWS, (x, y), (v, u)), expected)
 
 
 @pytest.mark.parametrize("norm", [nn.Identity(), nn.BatchNorm1d(16)], ids=["plain", "batch-norm"])
 def test_it_learns_from_noisy_labels_with_adam(norm):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 16), norm, nn.ReLU(), nn.Linear(16, 2))
-    optimiser = torch.optim.Adam(model.parameters(), 0.01)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
     (x, y, flipped), (v, u, _) = batch(256, 1, wrong=0.4), batch(64, 2)
     for _ in range(80):
-        weights = learnt_weights(model, ROWS, (x, y), (v, u))
-        optimiser.zero_grad()
+        weights = learned_weights(model, ROWS, (x, y), (v, u))
+        optimizer.zero_grad()
         (weights * ROWS(model(x), y)).mean().backward()
-        optimiser.step()
+        optimizer.step()
     assert weights[~flipped].mean() > 3 * weights[flipped].mean()
     test = batch(500, 3)
     model.eval()
@@ -59,7 +59,7 @@ def test_the_model_is_left_alone():
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     (x, y, _), (v, u, _) = batch(20, 1), batch(15, 2)
-    weights = learnt_weights(model, ROWS, (x, y), (v, u))
+    weights = learned_weights(model, ROWS, (x, y), (v, u))
     assert weights.mean().item() == pytest.approx(1, abs=1e-5)
     for name, value in model.state_dict().items():
         torch.testing.assert_close(value, before[name], rtol=0, atol=0)
@@ -69,7 +69,7 @@ def test_the_model_is_left_alone():
 def test_rows_that_cannot_help_have_no_weight():
     model = nn.Linear(1, 2, bias=False)
     x, y = torch.ones(4, 1), torch.zeros(4, dtype=torch.long)
-    weights = learnt_weights(model, ROWS, (x, y), (x, 1 - y))
+    weights = learned_weights(model, ROWS, (x, y), (x, 1 - y))
     assert not weights.any()
     assert torch.isfinite(weights).all()
 
@@ -77,6 +77,6 @@ def test_rows_that_cannot_help_have_no_weight():
 def test_bad_input():
     model, (x, y, _) = nn.Linear(4, 2), batch(8, 0)
     with pytest.raises(InputError, match='reduction="none"'):
-        learnt_weights(model, nn.CrossEntropyLoss(), (x, y), (x, y))
+        learned_weights(model, nn.CrossEntropyLoss(), (x, y), (x, y))
     with pytest.raises(InputError, match="frozen"):
-        learnt_weights(model.requires_grad_(False), ROWS, (x, y), (x, y))
+        learned_weights(model.requires_grad_(False), ROWS, (x, y), (x, y))

@@ -93,7 +93,7 @@ def test_uncovered_share():
 # --- tests with labels -----------------------------------------------------------------------------------------------
 
 
-def labelled(seed, *, shift=0.0, slope=0.0, n=300):
+def labeled(seed, *, shift=0.0, slope=0.0, n=300):
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(2 * n, 3))
     domain = np.repeat([0.0, 1.0], n)
@@ -103,8 +103,8 @@ def labelled(seed, *, shift=0.0, slope=0.0, n=300):
 
 
 def test_concept_shift_is_seen_and_covariate_shift_is_not_taken_for_it():
-    assert all(concept_test(*labelled(seed, slope=0.6)).p_value < 0.05 for seed in range(3))
-    kept = [concept_test(*labelled(seed, shift=0.7)).p_value >= 0.05 for seed in range(10)]
+    assert all(concept_test(*labeled(seed, slope=0.6)).p_value < 0.05 for seed in range(3))
+    kept = [concept_test(*labeled(seed, shift=0.7)).p_value >= 0.05 for seed in range(10)]
     assert sum(kept) >= 7
 
 
@@ -162,7 +162,7 @@ def test_copies_of_rows_change_nothing():
     X, T = tables("mild", 2000)
     once = diagnose(X, target=T)
     copied = diagnose(np.repeat(X, 3, axis=0), target=np.repeat(T, 3, axis=0))
-    assert copied.n_copies == 1600
+    assert copied.n_duplicates == 1600
     assert (copied.kind, copied.recommendation) == (once.kind, once.recommendation)
     assert copied.shift_p == pytest.approx(once.shift_p, abs=0.02)
 
@@ -170,7 +170,7 @@ def test_copies_of_rows_change_nothing():
 def test_rows_that_repeat_by_nature_are_kept():
     rng = np.random.default_rng(0)
     coins = rng.integers(0, 2, (200, 2))
-    assert diagnose(coins, target=rng.integers(0, 2, (200, 2))).n_copies == 0
+    assert diagnose(coins, target=rng.integers(0, 2, (200, 2))).n_duplicates == 0
 
 
 def test_the_shifted_column_is_named():
@@ -180,7 +180,7 @@ def test_the_shifted_column_is_named():
     found = diagnose(X, target=T)
     assert found.columns[0].name == "x17"
     assert "x17" in found.reason
-    assert found.columns[0].standardised_difference == pytest.approx(0.6, abs=0.2)
+    assert found.columns[0].standardized_difference == pytest.approx(0.6, abs=0.2)
 
 
 def test_labels_name_the_kind():

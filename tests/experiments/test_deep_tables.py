@@ -121,8 +121,8 @@ def test_cifar_has_its_own_network_epochs_and_decay(monkeypatch):
     assert job.trials[0].method.epochs == 8
     assert isinstance(job.trials[0].method.networks["f"], ResNet32)
     assert [job.training.schedule(epoch) for epoch in (1, 2, 7)] == pytest.approx([1, 0.1, 0.001])
-    optimiser = job.training.optimiser(job.trials[0].method.networks["f"].parameters())
-    assert optimiser.defaults["weight_decay"] == 0.01
+    optimizer = job.training.optimizer(job.trials[0].method.networks["f"].parameters())
+    assert optimizer.defaults["weight_decay"] == 0.01
 
 
 def test_cifar_has_its_own_pictures(tmp_path, monkeypatch):

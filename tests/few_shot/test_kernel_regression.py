@@ -42,7 +42,7 @@ def test_leave_one_out_is_that_of_refits(penalty):
             np.testing.assert_allclose(theta[place], np.linalg.solve(kernel + value * eye, y), rtol=1e-6, atol=1e-8)
         for i in range(len(y)):
             rest = np.arange(len(y)) != i
-            if penalty == "coefficients":  # the row that is left out stays a centre
+            if penalty == "coefficients":  # the row that is left out stays a center
                 rows = kernel[rest]
                 refit = kernel[i] @ np.linalg.solve(rows.T @ rows + value * eye, rows.T @ y[rest])
             else:

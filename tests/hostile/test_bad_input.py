@@ -10,7 +10,6 @@ from steelyard import KLIEP, KMM, LSIF, RULSIF, ULSIF, AutoRatio, ClassifierRati
 from steelyard.datasets import gaussian_pair
 from steelyard.errors import (
     ColumnMismatchError,
-    FewEffectiveRowsWarning,
     InputError,
     InputTypeError,
     NoOverlapError,
@@ -18,6 +17,7 @@ from steelyard.errors import (
     NotFiniteError,
     ParameterError,
     RawMeanWarning,
+    SmallEffectiveSampleWarning,
     SteelyardError,
     SteelyardWarning,
     WeightError,
@@ -219,7 +219,7 @@ def test_a_source_of_one_cell_has_weights_of_one(ratio):
 
 @every
 def test_disjoint_supports(ratio):
-    with pytest.raises(NoOverlapError, match=r"share no region.*standardised units apart.*drop columns"):
+    with pytest.raises(NoOverlapError, match=r"share no region.*standardized units apart.*drop columns"):
         fit(ratio, PAIR.X, PAIR.X_target + 1000)
 
 
@@ -241,7 +241,7 @@ def test_no_source_row_within_reach_of_the_kernel(ratio):
 
 def test_few_effective_rows_is_a_warning():
     pair = gaussian_pair(300, 300, 1, shift=3.5, scale=0.2, random_state=0)
-    with pytest.warns(FewEffectiveRowsWarning, match=r"worth \d+\.\d equally weighted rows out of 300.*Flatten"):
+    with pytest.warns(SmallEffectiveSampleWarning, match=r"worth \d+\.\d equally weighted rows out of 300.*Flatten"):
         fit(KMM(random_state=0), pair.X, pair.X_target)
 
 

@@ -89,13 +89,13 @@ def test_a_discrete_column_is_not_taken_for_copies(levels):
     source = rng.integers(0, levels, (150, 1))
     target = np.where(rng.random((150, 1)) < 0.9, levels - 1, source)
     found = diagnose(source, target=target)
-    assert found.n_copies == 0
+    assert found.n_duplicates == 0
     assert found.shift_p < 0.001
 
 
 def test_copies_of_continuous_rows_are_still_found():
     rows = np.random.default_rng(0).normal(size=(60, 1))
-    assert diagnose(np.repeat(rows, 3, axis=0), target=np.repeat(rows + 0.1, 2, axis=0)).n_copies == 180
+    assert diagnose(np.repeat(rows, 3, axis=0), target=np.repeat(rows + 0.1, 2, axis=0)).n_duplicates == 180
 
 
 def test_long_numbers_stay_different_classes(tmp_path):
@@ -131,7 +131,7 @@ def test_duplicates_share_a_fold_whatever_the_order_of_the_rows():
     np.testing.assert_array_equal(first, again[::-1])
 
 
-def test_copied_noise_is_not_learnt():
+def test_copied_noise_is_not_learned():
     rng = np.random.default_rng(0)
     X, y = np.repeat(rng.normal(size=(60, 3)), 3, axis=0), np.repeat(rng.normal(size=60), 3)
     found = fit_best(X, y, rng.normal(size=(60, 3)), classify=False, shifted=False).comparison
@@ -299,7 +299,7 @@ def test_weigh_says_its_doubts_in_words(tmp_path):
 
 def test_too_few_rows_say_so():
     X = np.random.default_rng(0).normal(size=(4, 1))
-    with pytest.raises(InputError, match="4 labelled rows that are not duplicates of one another: too few"):
+    with pytest.raises(InputError, match="4 labeled rows that are not duplicates of one another: too few"):
         fit_best(X, X[:, 0], X, classify=False, shifted=True)
 
 

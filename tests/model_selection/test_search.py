@@ -147,7 +147,7 @@ def test_results_are_those_of_iwcv_score(toy):
         model = WeightedRegressor(Ridge(), JUDGE).set_params(**params)
         values = iwcv_score(model, X, y, target=X_target, ratio=JUDGE, cv=KFold(5))
         np.testing.assert_allclose([results[f"split{s}_test_score"][i] for s in range(5)], values)
-        fold_weight = [search.judging_weights_[test].sum() for _, test in KFold(5).split(X)]
+        fold_weight = [search.validation_weights_[test].sum() for _, test in KFold(5).split(X)]
         assert results["mean_test_score"][i] == pytest.approx(np.average(values, weights=fold_weight))
     assert search.best_index_ == np.argmax(results["mean_test_score"])
     assert results["rank_test_score"][search.best_index_] == 1

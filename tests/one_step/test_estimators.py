@@ -14,7 +14,7 @@ from steelyard._numerics.losses import Hinge, Logistic, Squared, Tukey, robust_s
 from steelyard.datasets import sinc_toy
 from steelyard.errors import InputError, NoTargetWarning, ParameterError
 from steelyard.one_step._alternating import RatioProblem, Settings, alternate
-from steelyard.one_step._minimize import Features, minimise, objective, weighted_ridge
+from steelyard.one_step._minimize import Features, minimize, objective, weighted_ridge
 
 REGS = 10.0 ** (np.arange(-8, 1, 2) / 2)
 
@@ -153,7 +153,7 @@ def test_hinge_equals_piqp(problem):
     rng = np.random.default_rng(4)
     w = rng.exponential(size=(5, 80)) / 80
     w[:, :5] = 0
-    coef = minimise(Hinge(), features, w, y, REGS, np.zeros((5, 20, 1)))
+    coef = minimize(Hinge(), features, w, y, REGS, np.zeros((5, 20, 1)))
     ours = objective(Hinge(), features.predictions(coef), coef, w, y, REGS)
     for c in range(5):
         quadratic = sp.block_diag([2 * REGS[c] * sp.eye(20), sp.csc_matrix((80, 80))]).tocsc()
@@ -175,7 +175,7 @@ def test_logistic_equals_scikit_learn(problem, k):
     label = np.digitize(features.values[:, 0] + 0.2 * rng.normal(size=80), np.linspace(0.2, 0.6, k - 1))
     y = 2.0 * label[:, None] - 1 if k == 2 else np.where(label[:, None] == np.arange(k), 1.0, -1.0)
     w = rng.exponential(size=(5, 80)) / 80
-    coef = minimise(Logistic(), features, w, y, REGS, np.ones((5, 20, y.shape[1])))
+    coef = minimize(Logistic(), features, w, y, REGS, np.ones((5, 20, y.shape[1])))
     ours = objective(Logistic(), features.predictions(coef), coef, w, y, REGS)
     for c in range(5):
         peer = LogisticRegression(
@@ -195,7 +195,7 @@ def test_tukey_reaches_a_stationary_point_below_its_start(problem):
     start = weighted_ridge(features, w, y, mu)
     coef = start
     for _ in range(30):
-        coef = minimise(loss, features, w, y, mu, coef)
+        coef = minimize(loss, features, w, y, mu, coef)
 
     def value(flat):
         alpha = flat.reshape(1, 20, 1)

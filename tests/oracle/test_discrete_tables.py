@@ -111,10 +111,10 @@ def test_the_order_of_the_rows_does_not_matter(name):
 
 
 def test_the_validation_weights_of_fit_are_those_of_the_shift():
-    from steelyard.app.comparison import estimate_importance, judging_weights
+    from steelyard.app.comparison import estimate_importance, validation_weights
 
     X, target = ten_cells(0)
-    judge, _ = judging_weights(X, target, estimate_importance(X, target))
+    judge, _ = validation_weights(X, target, estimate_importance(X, target))
     truth = ratio_of_counts(X, target)
     bounded = truth / (0.9 + 0.1 * truth)
     assert rmse(judge, bounded / bounded.mean()) <= 0.15

@@ -23,7 +23,7 @@ SOURCE, TARGET = Blocks(PAIR.X, 700, 1500, 1501), Blocks(PAIR.X_target, 600)
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.3])
-def test_equals_the_fit_in_memory_for_fixed_width_reg_and_centres(eta):
+def test_equals_the_fit_in_memory_for_fixed_width_reg_and_centers(eta):
     fixed = {"width": 1.0, "reg": 0.1, "centers": PAIR.X_target[:40], "random_state": 0}
     whole = RULSIF(eta, **fixed).fit(PAIR.X, target=PAIR.X_target)
     blocks = RULSIF(eta, **fixed).fit_blocks(SOURCE, TARGET)

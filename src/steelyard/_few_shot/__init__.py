@@ -1,1 +1,1 @@
-"""What methods with a few labelled target rows share."""
+"""What methods with a few labeled target rows share."""

@@ -1,4 +1,4 @@
-"""Tables of several domains and a target with few labelled rows: what is asked of them, and their scale."""
+"""Tables of several domains and a target with few labeled rows: what is asked of them, and their scale."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Scale:
     spread: FloatArray
 
     def to(self, Z: FloatArray) -> FloatArray:
-        """Standardised."""
+        """Standardized."""
         return (Z - self.mean) / self.spread
 
     def back(self, Z: FloatArray) -> FloatArray:
@@ -31,7 +31,7 @@ class Scale:
         return Z * self.spread + self.mean
 
     def inputs_to(self, X: FloatArray) -> FloatArray:
-        """Standardised, of rows without their labels."""
+        """Standardized, of rows without their labels."""
         return (X - self.mean[:-1]) / self.spread[:-1]
 
     def labels_back(self, y: FloatArray) -> FloatArray:
@@ -40,7 +40,7 @@ class Scale:
 
 
 def scale_of(Z: FloatArray, standardize: bool = True) -> Scale:
-    """Of the rows of a table; that which changes nothing where it is not to be standardised."""
+    """Of the rows of a table; that which changes nothing where it is not to be standardized."""
     if not standardize:
         return Scale(np.zeros(Z.shape[1]), np.ones(Z.shape[1]))
     # By the range: the standard deviation of a constant such as 0.1 is not zero but rounding.

@@ -16,7 +16,7 @@ from steelyard._typing import FloatArray, IntArray
 from steelyard._validation import check_grid, check_weights
 from steelyard.errors import InputError, ParameterError
 
-LAMBDAS = tuple(2.0**k for k in range(-10, 11))
+REGS = tuple(2.0**k for k in range(-10, 11))
 PENALTIES = ("coefficients", "norm")
 # Eigenvalues of the kernel below this are nothing beside the least λ of the table.
 SMALLEST = 1e-10
@@ -25,7 +25,7 @@ SMALLEST = 1e-10
 class LeaveOneOutKernelRegressor(RegressorMixin, BaseEstimator):
     """Gaussian kernel regression with the median width, and λ by the closed form of leave-one-out.
 
-    What is penalised decides: "coefficients" is θ = (KᵀK + λI)⁻¹Kᵀy, which the authors of causal mechanism transfer
+    What is penalized decides: "coefficients" is θ = (KᵀK + λI)⁻¹Kᵀy, which the authors of causal mechanism transfer
     call kernel ridge regression and which gives the survey's table 7; "norm" is (K + λI)⁻¹y, kernel ridge regression as
     it is usually meant, which does not.
 
@@ -51,7 +51,7 @@ class LeaveOneOutKernelRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, *, penalty: str = "coefficients", lambdas: Any = LAMBDAS) -> None:
+    def __init__(self, *, penalty: str = "coefficients", lambdas: Any = REGS) -> None:
         self.penalty = penalty
         self.lambdas = lambdas
 
@@ -59,7 +59,7 @@ class LeaveOneOutKernelRegressor(RegressorMixin, BaseEstimator):
         """Fit on all rows; the leave-one-out errors of the rows numbered in `scored` choose λ, or those of all rows.
 
         With importance weights both the fit and the leave-one-out errors are weighted; a row without weight stays a
-        centre of the kernel.
+        center of the kernel.
         """
         if self.penalty not in PENALTIES:
             raise ParameterError(f"penalty must be one of {PENALTIES}; got {self.penalty!r}.")
@@ -121,7 +121,7 @@ def leave_one_out(
 ) -> tuple[FloatArray, FloatArray]:
     """Leave-one-out errors (λ, n) and θ (λ, n) for every λ.
 
-    A row that is left out stays a centre of the kernel, as in the authors' code.
+    A row that is left out stays a center of the kernel, as in the authors' code.
     """
     values, vectors = spectrum(kernel)
     along = vectors.T @ y

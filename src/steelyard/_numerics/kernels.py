@@ -10,14 +10,14 @@ from scipy.linalg.blas import dsyrk
 
 from steelyard._typing import FloatArray, IntArray
 
-# Rows a block: a block by a hundred centres in float64 is 0.4 MB and stays in a core's second-level cache.
+# Rows a block: a block by a hundred centers in float64 is 0.4 MB and stays in a core's second-level cache.
 BLOCK_ROWS = 512
 
 
 def squared_distances(rows: FloatArray, centers: FloatArray, factor: float = 1.0) -> FloatArray:
-    """Squared Euclidean distances, rows by centres, times a factor; never of the wrong sign.
+    """Squared Euclidean distances, rows by centers, times a factor; never of the wrong sign.
 
-    Expanded as ‖x‖² − 2xᵀc + ‖c‖² around the mean of the centres: without the shift, rows far from the origin
+    Expanded as ‖x‖² − 2xᵀc + ‖c‖² around the mean of the centers: without the shift, rows far from the origin
     would lose the distance to cancellation. The norms go through the product as two more columns, which is cheaper
     than two more passes over the result.
     """
@@ -30,7 +30,7 @@ def squared_distances(rows: FloatArray, centers: FloatArray, factor: float = 1.0
 
 
 def gaussian(rows: FloatArray, centers: FloatArray, width: float) -> FloatArray:
-    """exp(−‖x − c‖² / 2σ²), rows by centres."""
+    """exp(−‖x − c‖² / 2σ²), rows by centers."""
     kernel = squared_distances(rows, centers, -0.5 / width**2)
     return np.asarray(np.exp(kernel, out=kernel))
 

@@ -1,6 +1,6 @@
 """The losses of the upper bound (survey, section 5.1), and what bounds what.
 
-The bound is stated for a risk whose loss never exceeds m, and minimised through a surrogate that lies above it:
+The bound is stated for a risk whose loss never exceeds m, and minimized through a surrogate that lies above it:
 
 =============  ======================================  =====================================================
 risk           m                                       surrogates that bound it

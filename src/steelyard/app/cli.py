@@ -111,8 +111,8 @@ def weigh(
         elif not quiet:
             Console().print(
                 f"{summary['rows']:,} weights by {summary['ratio']} in {escape(str(out))}: effective sample size "
-                f"{summary['effective_rows']:,.0f}, largest weight {summary['largest']:.2f}. Mean difference of the "
-                f"columns to the target {summary['mean_difference']['before']:.3f} standard deviations, weighted "
+                f"{summary['effective_sample_size']:,.0f}, largest weight {summary['largest']:.2f}. Mean difference of "
+                f"the columns to the target {summary['mean_difference']['before']:.3f} standard deviations, weighted "
                 f"{summary['mean_difference']['after']:.3f}.",
                 highlight=False,
                 soft_wrap=True,

@@ -99,7 +99,7 @@ def diagnose_files(
     with progress:
         near, far = read_pair(source, target, progress, at_most=SAMPLE, seed=seed)
         task = progress.add_task("comparing", total=None, rows="")
-        near, far = _labelled(near, far, label, source, target)
+        near, far = _labeled(near, far, label, source, target)
         require_label(near, label, source)
         (X, y), (X_target, y_target) = split_label(near, label), split_label(far, label)
         one, other = match_frames(X, X_target, f"{source} and {target}")
@@ -117,7 +117,7 @@ def diagnose_files(
     return findings
 
 
-def _labelled(near: Frame, far: Frame, label: str | None, source: Path, target: Path) -> tuple[Frame, Frame]:
+def _labeled(near: Frame, far: Frame, label: str | None, source: Path, target: Path) -> tuple[Frame, Frame]:
     """Where both have labels, the rows that have one; a target without any keeps its rows and loses the column."""
     if label is None or label not in near.names or label not in far.names:
         return near, far
@@ -159,7 +159,7 @@ def show_findings(findings: Findings, console: Console) -> None:
         columns.add_column(name, justify="left" if name in ("column", "kind") else "right")
     for c in findings.columns[:10]:
         columns.add_row(
-            escape(c.name), c.kind, f"{c.standardised_difference:+.2f}", f"{c.distance:.2f}", f"{c.p_value:.2g}"
+            escape(c.name), c.kind, f"{c.standardized_difference:+.2f}", f"{c.distance:.2f}", f"{c.p_value:.2g}"
         )
     console.print(columns)
 
@@ -202,7 +202,7 @@ def weigh_files(
     return {
         "rows": len(weights),
         "ratio": method,
-        "effective_rows": effective_sample_size(weights),
+        "effective_sample_size": effective_sample_size(weights),
         "largest": float(weights.max()),
         "mean_difference": {"before": balance.mean_before, "after": balance.mean_after},
         "balance": [asdict(column) for column in balance.by_column()],
@@ -279,7 +279,7 @@ def show_run(run: Run, out: Path, console: Console) -> None:
     for i, m in enumerate(run.comparison.methods):
         gain = "" if i == run.comparison.plain else f"{m.gain:+.3g} ± {m.gain_error:.2g}"
         style = "bold green" if i == run.comparison.chosen else "bold" if i == run.comparison.plain else ""
-        table.add_row(m.name, f"{m.loss:.4g}", gain, f"{m.effective_rows:.0f}", style=style)
+        table.add_row(m.name, f"{m.loss:.4g}", gain, f"{m.effective_sample_size:.0f}", style=style)
     console.print(table)
     console.print(f"Expected {words.score_name(run.comparison.measure)}:", highlight=False)
     for name, value in words.scores(run.comparison):
@@ -300,7 +300,7 @@ def predict_file(folder: Path, table: Path, out: Path, progress: Progress, overw
 
 
 def evaluate_file(folder: Path, table: Path, seed: int, progress: Progress) -> dict[str, Any]:
-    """How good a saved model and the plain one are on labelled rows, beside what the fit had promised."""
+    """How good a saved model and the plain one are on labeled rows, beside what the fit had promised."""
     model = load_model(folder)
     with progress:
         frame = read(table, progress, at_most=None, seed=0, kinds=model.kinds)
@@ -356,7 +356,7 @@ def row_scores_of(model: TableModel, frame: Frame, label: Column, *, plain: bool
 
 def show_evaluation(found: dict[str, Any], console: Console) -> None:
     """Promised and found, side by side."""
-    table = Table(title=f"{words.score_name(found['measure']).capitalize()} on {found['rows']:,} labelled rows (95 %)")
+    table = Table(title=f"{words.score_name(found['measure']).capitalize()} on {found['rows']:,} labeled rows (95 %)")
     for name in ("model", "found", "expected by fit"):
         table.add_column(name, justify="left" if name == "model" else "right")
     shown = [("plain", found["plain_method"])]

@@ -18,14 +18,14 @@ from steelyard._numerics.duplicates import table_columns, units_of_rows
 from steelyard._typing import FloatArray, IntArray
 from steelyard.app.held_out import ONE_STEP, PLAIN, WEIGHTINGS, HeldOut, assign_table_folds, draw, fit_on_all, held_out
 from steelyard.errors import NoOverlapError, SteelyardWarning
-from steelyard.model_selection.performance import Interval, bootstrap_t, expected_score, linear_judge
+from steelyard.model_selection.performance import Interval, bootstrap_t, expected_score, linear_ratio
 from steelyard.ratio import default_ratio
 from steelyard.target import Target
-from steelyard.weights import effective_sample_size, normalise
+from steelyard.weights import effective_sample_size, normalize
 
 ENOUGH = 30.0  # effective rows of the linear ratio from which on the target score has an interval
 SEPARABLE = 2.0  # effective rows of the linear ratio below which source and target are all but separable
-JUDGE_ETA = 0.1  # of the relative density ratio that judges
+VALIDATION_ETA = 0.1  # of the relative density ratio that judges
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Method:
     source_loss: float  # their plain mean
     gain: float  # ERM's loss less this one, weighted row by row
     gain_error: float  # its standard error
-    effective_rows: float  # what the method's own weights leave of the compared rows
+    effective_sample_size: float  # what the method's own weights leave of the compared rows
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Comparison:
     methods: tuple[Method, ...]
     chosen: int
     plain: int  # which of the methods is ERM
-    judge_rows: float  # what the judging weights leave of the compared rows
+    validation_sample_size: float  # what the judging weights leave of the compared rows
     compared_rows: int
     reason: str
     classes: tuple[Any, ...]  # empty for regression
@@ -73,7 +73,7 @@ class Fitted:
     weights: FloatArray
 
 
-NO_JUDGE = (
+NOTHING_SHARED = (
     "Source and target share next to no region, so nothing can be judged for the target: the plain fit is kept, and "
     "how good it is there is not known."
 )
@@ -95,7 +95,7 @@ def fit_best(
 
     Parameters
     ----------
-    X, y : labelled source rows.
+    X, y : labeled source rows.
     goal : target rows.
     classify : whether y are classes.
     shifted : whether the diagnosis found a shift; without one ERM is kept.
@@ -111,7 +111,7 @@ def fit_best(
         warnings.simplefilter("ignore", SteelyardWarning)  # rough weights show in the standard errors
         advance("weighing")
         importance = estimate_importance(rows, goal_rows)
-        judge, enough = judging_weights(rows, goal_rows, importance)
+        judge, enough = validation_weights(rows, goal_rows, importance)
         tried = held_out(rows, labels, goal_rows, importance, folds, classes, advance)
         comparison = _choose(tried, judge, shifted, classes, labels)
         scores = [
@@ -138,7 +138,7 @@ def estimate_importance(rows: FloatArray, goal: FloatArray) -> FloatArray | None
         return None
 
 
-def judging_weights(
+def validation_weights(
     rows: FloatArray, goal: FloatArray, importance: FloatArray | None
 ) -> tuple[FloatArray | None, bool]:
     """The importance weights bounded as w/(1 − η + ηw): plain ones would let a handful of rows decide.
@@ -148,10 +148,10 @@ def judging_weights(
     """
     if importance is None:
         return None, False
-    size = effective_sample_size(linear_judge().fit(rows, target=Target(goal)).weights_)
+    size = effective_sample_size(linear_ratio().fit(rows, target=Target(goal)).weights_)
     if size < SEPARABLE:
         return None, False
-    return normalise(importance / (1 - JUDGE_ETA + JUDGE_ETA * importance)), size >= ENOUGH
+    return normalize(importance / (1 - VALIDATION_ETA + VALIDATION_ETA * importance)), size >= ENOUGH
 
 
 def paired_gain(losses: FloatArray, others: FloatArray, weights: FloatArray) -> tuple[float, float]:
@@ -191,12 +191,12 @@ def _choose(
             float(losses[i].mean()),
             gain,
             error,
-            h.effective_rows,
+            h.effective_sample_size,
         )
         for i, (h, (gain, error)) in enumerate(zip(tried, gains, strict=True))
     )
     best = max(range(len(methods)), key=lambda i: methods[i].gain)
-    chosen, reason = (plain, NO_JUDGE) if judge is None else choose(methods, plain, best, shifted)
+    chosen, reason = (plain, NOTHING_SHARED) if judge is None else choose(methods, plain, best, shifted)
     return Comparison(
         methods,
         chosen,
@@ -238,7 +238,7 @@ def _expected(
         if name == "chosen" and same:
             found[name] = found["plain"]
         elif enough:
-            found[name] = expected_score(values, rows, goal, linear_judge(), fold, rng, units=units).target
+            found[name] = expected_score(values, rows, goal, linear_ratio(), fold, rng, units=units).target
         else:
             mean = float(values @ judge / judge.sum())
             found[name] = Interval(mean, None, None)

@@ -23,12 +23,12 @@ from steelyard.one_step.estimators import OneStepClassifier, OneStepRegressor
 from steelyard.ratio import RULSIF, default_ratio
 from steelyard.target import Target
 from steelyard.weighted import WeightedClassifier, WeightedRegressor
-from steelyard.weights import effective_sample_size, flatten, normalise
+from steelyard.weights import effective_sample_size, flatten, normalize
 
 COMPARED_ROWS = 3000  # of each domain; all rows serve the final fit
 N_FOLDS = 5
 # On few rows much of a difference is how the folds fell: they are dealt three times.
-FEW_ROWS, N_DEALS = 500, 3
+FEW_ROWS, N_ASSIGNMENTS = 500, 3
 MANY_CLASSES = 10  # from here on once
 N_GAUSSIANS = 100
 ENOUGH_FOR_PROCESSES = 20_000  # numbers of the source table
@@ -64,7 +64,7 @@ def learners(classify: bool, n_rows: int, n_columns: int) -> dict[str, Any]:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    # Half the mean squared distance of standardised rows is the number of columns: the customary width.
+    # Half the mean squared distance of standardized rows is the number of columns: the customary width.
     gaussians = Nystroem(gamma=0.5 / n_columns, n_components=min(N_GAUSSIANS, n_rows), random_state=0)
     if classify:
         return {
@@ -107,12 +107,12 @@ def assign_table_folds(
     if n_folds < 2 or len(first) < 2 * N_FOLDS:
         few = "" if codes is None else f", {n_folds} of the rarest class"
         raise InputError(
-            f"The source has {len(first)} labelled rows that are not duplicates of one another{few}: too few to "
+            f"The source has {len(first)} labeled rows that are not duplicates of one another{few}: too few to "
             f"compare methods. At least {2 * N_FOLDS} are needed, and two of each class."
         )
     # Every class more is another tree, or another column, in every fit.
     many_classes = codes is not None and codes.max() >= MANY_CLASSES
-    n_assignments = N_DEALS if len(rows) <= FEW_ROWS and not many_classes else 1
+    n_assignments = N_ASSIGNMENTS if len(rows) <= FEW_ROWS and not many_classes else 1
     return [folds_of_table(columns, n_folds, rng, codes) for _ in range(n_assignments)]
 
 
@@ -123,7 +123,7 @@ class HeldOut:
     learner: str
     weighting: str
     predictions: FloatArray  # deal of the folds by row, and by class
-    effective_rows: float
+    effective_sample_size: float
 
 
 def held_out(
@@ -214,7 +214,7 @@ def _weights(
 
 def _fit_weighted(model: Any, rows: FloatArray, labels: NDArray[Any], weights: FloatArray) -> Any:
     fitted = clone(model)
-    keywords = {} if np.all(weights == 1) else {require_weight_parameter(fitted): normalise(weights)}
+    keywords = {} if np.all(weights == 1) else {require_weight_parameter(fitted): normalize(weights)}
     return fitted.fit(rows, labels, **keywords)
 
 

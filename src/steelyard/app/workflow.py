@@ -238,7 +238,7 @@ def unseen_levels(source: Frame, target: Frame) -> list[str]:
             shown = ", ".join(repr(level) for level in levels[:3]) + (", …" if len(levels) > 3 else "")
             notes.append(
                 f"Column {column.name!r}: {len(theirs):,} target rows have values the source has never seen ({shown}); "
-                "what they mean for the label cannot be learnt."
+                "what they mean for the label cannot be learned."
             )
     return notes
 

@@ -1,4 +1,4 @@
-"""What the baselines share: source rows, a few labelled rows of the target, and a prediction for the target."""
+"""What the baselines share: source rows, a few labeled rows of the target, and a prediction for the target."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from steelyard.target import Target
 
 
 class FewShotRegressor(RegressorMixin, BaseEstimator):
-    """fit(X, y, domain=..., target=Target(X, y)), where the target has a few labelled rows.
+    """fit(X, y, domain=..., target=Target(X, y)), where the target has a few labeled rows.
 
-    Subclasses learn in `_learn` from standardised columns and leave a `model_` that predicts; columns and label are
-    standardised by the source rows where `standardize` is set.
+    Subclasses learn in `_learn` from standardized columns and leave a `model_` that predicts; columns and label are
+    standardized by the source rows where `standardize` is set.
     """
 
     standardize: bool
 
     def fit(self, X: Any, y: Any, *, domain: Any = None, target: Target | None = None) -> Any:
-        """Learn from source rows and the labelled rows of the target; the domains of source rows are not used."""
+        """Learn from source rows and the labeled rows of the target; the domains of source rows are not used."""
         forget_fit(self)
         source, few = check_few_shot(self, X, y, target)
         self.scale_ = scale_of(source, self.standardize)

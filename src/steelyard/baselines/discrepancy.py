@@ -1,4 +1,4 @@
-"""Generalised discrepancy minimisation (Cortes, Mohri and Muñoz Medina, 2019), with two convex programs by Clarabel."""
+"""Generalized discrepancy minimization (Cortes, Mohri and Muñoz Medina, 2019), with two convex programs by Clarabel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
-from steelyard._few_shot.kernel_regression import LAMBDAS, median_distance, spectrum
+from steelyard._few_shot.kernel_regression import REGS, median_distance, spectrum
 from steelyard._numerics.kernels import gaussian
 from steelyard._typing import FloatArray
 from steelyard._validation import check_grid, check_range
@@ -26,7 +26,7 @@ EVENNESS = 1e-3
 
 
 class DiscrepancyRegressor(FewShotRegressor):
-    """Generalised discrepancy minimisation ("GDM") for Gaussian kernel ridge regression.
+    """Generalized discrepancy minimization ("GDM") for Gaussian kernel ridge regression.
 
     First the source rows are weighted so that no two hypotheses of the kernel differ more on the target than they do on
     the weighted source, for as much as is possible. Then the hypothesis is sought that is best for the target, half way
@@ -49,7 +49,7 @@ class DiscrepancyRegressor(FewShotRegressor):
     discrepancy_ : of the weighted source to the target along the 30 largest directions of the kernel, and
         `plain_discrepancy_` without weights
     lambda_ : the λ of the least squared error on the target's rows
-    errors_ : that error for every λ, the largest first, of the standardised label
+    errors_ : that error for every λ, the largest first, of the standardized label
 
     Examples
     --------
@@ -63,7 +63,7 @@ class DiscrepancyRegressor(FewShotRegressor):
     True
     """
 
-    def __init__(self, *, slack: float = 1.0, lambdas: Any = LAMBDAS, standardize: bool = True) -> None:
+    def __init__(self, *, slack: float = 1.0, lambdas: Any = REGS, standardize: bool = True) -> None:
         self.slack = slack
         self.lambdas = lambdas
         self.standardize = standardize
@@ -77,7 +77,7 @@ class DiscrepancyRegressor(FewShotRegressor):
         found = least_discrepancy(here[:, :N_MEASURED], there[:, :N_MEASURED])
         self.weights_ = found.weights * len(X)
         self.discrepancy_, self.plain_discrepancy_ = found.discrepancy, found.plain
-        normals = [generalised_ridge(here, y, found.weights, there, float(lam), slack) for lam in grid]
+        normals = [generalized_ridge(here, y, found.weights, there, float(lam), slack) for lam in grid]
         self.errors_ = np.array([np.mean((there @ normal - target_y) ** 2) for normal in normals])
         best = int(np.argmin(self.errors_))
         self.lambda_ = float(grid[best])
@@ -162,7 +162,7 @@ def least_discrepancy(here: FloatArray, there: FloatArray) -> LeastDiscrepancy:
     return LeastDiscrepancy(weights, found * size**2, plain * size**2, dual)
 
 
-def generalised_ridge(
+def generalized_ridge(
     here: FloatArray, y: FloatArray, weights: FloatArray, there: FloatArray, lam: float, slack: float
 ) -> FloatArray:
     """The h of least λ‖h‖² + (largest + least mean of (h − h'')² on the target)/2 over the h'' that are held possible.
@@ -175,15 +175,15 @@ def generalised_ridge(
     gram = (here.T * weights) @ here + lam * np.eye(p)
     factor = cho_factor(gram)
     moment = here.T @ (weights * y)
-    centre = cho_solve(factor, moment)
-    least = max(float(weights @ y**2 - moment @ centre), 0.0)
+    center = cho_solve(factor, moment)
+    least = max(float(weights @ y**2 - moment @ center), 0.0)
     # h is in the span of the target's features: h = Rw, and LSw are its values.
     left, values, right = np.linalg.svd(there, full_matrices=False)
     kept = values > values.max() * 1e-10
     left, values, right = left[:, kept], values[kept], right[kept]
     lengths, axes = np.linalg.eigh(slack * least * there @ cho_solve(factor, there.T))
     lengths = np.sqrt(np.maximum(lengths, 0))
-    to_axes, goal = axes.T @ (left * values), axes.T @ (there @ centre)  # d = to_axes w − goal
+    to_axes, goal = axes.T @ (left * values), axes.T @ (there @ center)  # d = to_axes w − goal
     r, longest = len(values), float(lengths.max())
     if longest <= 1e-9 * max(float(np.abs(goal).max()), 1e-300):  # no doubt about the labels: ridge regression
         return right.T @ np.linalg.solve(to_axes.T @ to_axes / m + lam * np.eye(r), to_axes.T @ goal / m)

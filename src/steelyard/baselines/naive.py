@@ -13,7 +13,7 @@ from steelyard.errors import ParameterError
 
 
 class TargetOnlyRegressor(FewShotRegressor):
-    """A regressor on the labelled rows of the target ("TarOnly"); None is `LeaveOneOutKernelRegressor`."""
+    """A regressor on the labeled rows of the target ("TarOnly"); None is `LeaveOneOutKernelRegressor`."""
 
     def __init__(self, regressor: Any = None, *, standardize: bool = True) -> None:
         self.regressor = regressor

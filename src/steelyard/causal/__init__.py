@@ -1,4 +1,4 @@
-"""Causal mechanism transfer (section 7): many source domains, a handful of labelled rows of the target.
+"""Causal mechanism transfer (section 7): many source domains, a handful of labeled rows of the target.
 
 Needs the extra ``deep``.
 """

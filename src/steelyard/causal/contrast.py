@@ -1,4 +1,4 @@
-"""Generalised contrastive learning: a mechanism is right when its components tell the domain of a row one by one."""
+"""Generalized contrastive learning: a mechanism is right when its components tell the domain of a row one by one."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def learn(
     parameters = [*mechanisms.parameters(), *classifiers.parameters]
     decay = torch.tensor([start.weight_decay for start in starts], dtype=Z.dtype)
     decays = [decay.reshape(-1, *[1] * (p.ndim - 1)) for p in parameters]
-    optimiser = torch.optim.Adam(parameters, lr=RATE)
+    optimizer = torch.optim.Adam(parameters, lr=RATE)
     streams = [torch.Generator().manual_seed(start.seed + 2) for start in starts]
     weights = domain_weights(domain, n_domains, Z.dtype)
     first: Tensor | None = None
@@ -133,7 +133,7 @@ def learn(
         rows, labels, shares = (values[table[:, None], order] for values in (Z, domain, weights))
         others = (labels + apart) % n_domains
         if not epoch:
-            mechanisms.standardise(rows[:, :batch_size])
+            mechanisms.standardize(rows[:, :batch_size])
         for step in range(n_steps if epochs else 0):
             here = slice(step * batch_size, (step + 1) * batch_size)
             scores = classifiers.scores(mechanisms.components(rows[:, here]))
@@ -144,7 +144,7 @@ def learn(
             gradients = torch.autograd.grad((loss / first).sum(), parameters, allow_unused=linear)
             for p, gradient, rate in zip(parameters, gradients, decays, strict=True):
                 p.grad = None if gradient is None else torch.addcmul(gradient, p.detach(), rate.expand_as(p))
-            optimiser.step()
+            optimizer.step()
         advance()
         if (epoch + 1) % every == 0 or epoch + 1 >= epochs:
             with torch.no_grad():

@@ -19,7 +19,7 @@ from steelyard.errors import ConvergenceError, InputError
 
 
 class Mechanism:
-    """An invertible map from rows to components, in the units of the table it was learnt from."""
+    """An invertible map from rows to components, in the units of the table it was learned from."""
 
     def __init__(self, networks: Mechanisms, scale: Scale) -> None:
         self.networks, self.scale = copy.deepcopy(networks).double(), scale
@@ -38,7 +38,7 @@ class Mechanism:
 class NonlinearICA(TransformerMixin, BaseEstimator):
     """Independent components behind rows of several domains that share one invertible mixing (survey, section 7).
 
-    Generalised contrastive learning: an invertible network is found whose components, one by one, tell the domain of a
+    Generalized contrastive learning: an invertible network is found whose components, one by one, tell the domain of a
     row. Components come in any order and in any scale. There should be at least 2D + 1 domains that differ enough.
 
     Parameters

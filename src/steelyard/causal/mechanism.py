@@ -18,7 +18,7 @@ N_HIDDEN = 10  # of a coupling
 class Mechanisms(nn.Module):
     """N invertible maps of R^D, as the authors of causal mechanism transfer build theirs.
 
-    A standardisation by the first rows seen (ActNorm), then `depth` times an invertible matrix and an affine coupling:
+    A standardization by the first rows seen (ActNorm), then `depth` times an invertible matrix and an affine coupling:
     the first half of the columns scales and moves the rest by factors 1 + tanh(a) and shifts from a hidden layer.
     Components of the rows of network i are ``components(Z)[i]``; ``rows`` is the exact inverse.
 
@@ -59,7 +59,7 @@ class Mechanisms(nn.Module):
         self.center = nn.Parameter(torch.zeros(n, 1, n_columns, dtype=dtype))
         self.scale = nn.Parameter(torch.ones(n, 1, n_columns, dtype=dtype))
 
-    def standardise(self, Z: Tensor) -> None:
+    def standardize(self, Z: Tensor) -> None:
         """Set the first layer by rows (N, n, D): mean zero and variance one."""
         with torch.no_grad():
             self.center.copy_(-Z.mean(dim=1, keepdim=True))

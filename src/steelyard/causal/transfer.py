@@ -39,7 +39,7 @@ class Synthetic:
     n_dropped: int  # not finite
 
 
-def synthesise(mechanisms: Mechanisms, Z: FloatArray, origin: IntArray, svm: OneClassSVM) -> list[Synthetic]:
+def synthesize(mechanisms: Mechanisms, Z: FloatArray, origin: IntArray, svm: OneClassSVM) -> list[Synthetic]:
     """Synthetic rows of each network, of the combinations `origin` of the rows Z (n, D)."""
     networks = copy.deepcopy(mechanisms).double()
     n_networks, columns = len(networks.center), torch.arange(Z.shape[1])
@@ -74,7 +74,7 @@ def leave_one_out_error(regressor: Any, Z: FloatArray, synthetic: Synthetic | No
 
 
 class CausalTransferRegressor(RegressorMixin, BaseEstimator):
-    """A regressor for a new domain with a handful of labelled rows, from many domains with one mechanism.
+    """A regressor for a new domain with a handful of labeled rows, from many domains with one mechanism.
 
     All domains are assumed to be z = F(s): the same invertible F, and components s that are independent in each domain
     but distributed differently (section 7 of the survey). Step 1 learns F from the source domains (`NonlinearICA`);
@@ -110,7 +110,7 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
     mechanism_ : forward and inverse of the best network
     synthetic_ : array of shape (m, n_columns + 1), what it made of the target's rows, labels last
     loo_ : array of shape (n_checkpoints, n_networks), leave-one-out error of every candidate, in units of the
-        standardised label
+        standardized label
     loo_target_only_ : that of the target's rows alone
     acceptance_ : share of combinations that were kept, of every candidate
     n_dropped_ : combinations that were not finite, of every candidate
@@ -167,7 +167,7 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
         self.progress = progress
 
     def fit(self, X: Any, y: Any, *, domain: Any = None, target: Target | None = None) -> CausalTransferRegressor:
-        """Learn from the rows of the source domains and ``target=Target(X, y)``, the labelled rows of the new one."""
+        """Learn from the rows of the source domains and ``target=Target(X, y)``, the labeled rows of the new one."""
         forget_fit(self)
         max_synthetic, n_average = (check_count(name, getattr(self, name)) for name in ("max_synthetic", "n_average"))
         pairs = self._pairs()
@@ -215,7 +215,7 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
         self, checkpoints: list[Checkpoint], few: FloatArray, origin: IntArray, svm: OneClassSVM, n_average: int
     ) -> None:
         """Score every candidate by leaving out rows of the target, and fit the best."""
-        made = [synthesise(checkpoint.mechanisms, few, origin, svm) for checkpoint in checkpoints]
+        made = [synthesize(checkpoint.mechanisms, few, origin, svm) for checkpoint in checkpoints]
         self.epochs_ = np.array([checkpoint.epoch for checkpoint in checkpoints])
         self.loo_target_only_ = leave_one_out_error(self.regressor, few, None)
         self.loo_ = np.array([[leave_one_out_error(self.regressor, few, one) for one in each] for each in made])

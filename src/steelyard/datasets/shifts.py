@@ -45,9 +45,9 @@ def biased_split(
     rng = generator(random_state)
     X = np.asarray(X, dtype=np.float64)
     scale = X.std(axis=0)
-    standardised = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1)
+    standardized = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1)
     w = rng.normal(size=X.shape[1]) if direction is None else np.asarray(direction, dtype=np.float64)
-    along = standardised @ w
+    along = standardized @ w
     if not along.std() > 0:
         raise InputError("The projection of the rows is constant, so it cannot split them; give another direction.")
     to_source = rng.random(len(X)) < expit(slope * along / along.std())

@@ -18,7 +18,7 @@ from steelyard.deep.dynamic import PRESETS
 from steelyard.deep.training.loop import train
 from steelyard.deep.training.methods import importance_weighting
 from steelyard.deep.training.phases import Task
-from steelyard.deep.training.run import Optimiser, Settings, Trial
+from steelyard.deep.training.run import Optimizer, Settings, Trial
 from steelyard.deep.training.steps import evaluating
 from steelyard.errors import InputError, MissingTargetError, NotFiniteError, ParameterError
 from steelyard.target import Target
@@ -28,7 +28,7 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
     """A network trained on noisy, imbalanced or shifted rows that a few clean ones put right (survey, section 6).
 
     In each step the rows of a mini-batch are weighted so that their losses (or features) look like those of clean
-    rows; see `DynamicWeights`. The clean rows are learnt from as well.
+    rows; see `DynamicWeights`. The clean rows are learned from as well.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
     epochs : int, default=20
         The first of several has weights of one.
     batch_size : int, default=256
-    optimiser : callable, default=None
-        Parameters to an optimiser; None is Adam with a learning rate of 1e-3.
+    optimizer : callable, default=None
+        Parameters to an optimizer; None is Adam with a learning rate of 1e-3.
     device : str, default="cpu"
     random_state : int, default=0
         Of the order of the rows, and of dropout. The module brings its own start.
@@ -86,7 +86,7 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
         preset: str = "normalised",
         epochs: int = 20,
         batch_size: int = 256,
-        optimiser: Optimiser | None = None,
+        optimizer: Optimizer | None = None,
         device: str = "cpu",
         random_state: int = 0,
         checkpoint: str | Path | None = None,
@@ -98,7 +98,7 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
         self.preset = preset
         self.epochs = epochs
         self.batch_size = batch_size
-        self.optimiser = optimiser
+        self.optimizer = optimizer
         self.device = device
         self.random_state = random_state
         self.checkpoint = checkpoint
@@ -136,8 +136,8 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
             preset=self.preset,
             warm_up=min(1, self.epochs - 1),
         )
-        optimiser = self.optimiser or (lambda parameters: torch.optim.Adam(parameters, lr=1e-3))
-        settings = Settings(optimiser, batch_size=self.batch_size, summed=not PRESETS[self.preset].normalised)
+        optimizer = self.optimizer or (lambda parameters: torch.optim.Adam(parameters, lr=1e-3))
+        settings = Settings(optimizer, batch_size=self.batch_size, summed=not PRESETS[self.preset].normalized)
         trial = Trial(method, task, seed=check_count("random_state", self.random_state, 0))
         train(trial, settings, checkpoint_path=self.checkpoint, progress=self.progress)
         assert trial.rows is not None

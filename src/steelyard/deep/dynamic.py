@@ -14,7 +14,7 @@ from steelyard.deep._matching.dense import pose, solve, solve_as_cvxopt
 from steelyard.errors import InputError, NotFiniteError, ParameterError
 
 TRANSFORMS = ("loss", "features")
-# A width is at least this share of the range of the training losses. When a network has learnt most of its rows the
+# A width is at least this share of the range of the training losses. When a network has learned most of its rows the
 # median distance is next to nothing: such a kernel would tell small losses apart and see none of the large ones, and no
 # solver would have a small factor of it.
 NARROWEST = 1 / 8
@@ -28,15 +28,15 @@ class Preset:
 
     w_max: float
     ridge: float
-    normalised: bool  # mean weight one, and a mean of the weighted losses; else as solved, and their sum
+    normalized: bool  # mean weight one, and a mean of the weighted losses; else as solved, and their sum
     quantile: float  # of the distances in the training batch
     is_gamma: bool  # whether that quantile is γ itself, or a width σ with γ = 1/(2σ²)
     as_cvxopt: bool  # losses are matched to where cvxopt stops, not to the optimum
 
 
 PRESETS = {
-    "normalised": Preset(w_max=50.0, ridge=1e-3, normalised=True, quantile=0.5, is_gamma=False, as_cvxopt=False),
-    "authors": Preset(w_max=50.0, ridge=1e-5, normalised=False, quantile=0.01, is_gamma=True, as_cvxopt=True),
+    "normalised": Preset(w_max=50.0, ridge=1e-3, normalized=True, quantile=0.5, is_gamma=False, as_cvxopt=False),
+    "authors": Preset(w_max=50.0, ridge=1e-5, normalized=False, quantile=0.01, is_gamma=True, as_cvxopt=True),
 }
 
 
@@ -133,7 +133,7 @@ class DynamicWeights:
 
     def reduce(self, weighted: Tensor) -> Tensor:
         """Weighted losses to the one that is differentiated: their mean, or with the authors' preset their sum."""
-        return weighted.mean() if self.preset.normalised else weighted.sum()
+        return weighted.mean() if self.preset.normalized else weighted.sum()
 
     def _by_loss(self, train: Tensor, validation: Tensor) -> Tensor:
         for losses, which in ((train, "training"), (validation, "validation")):
@@ -149,7 +149,7 @@ class DynamicWeights:
 
     def _scaled(self, weights: Tensor) -> Tensor:
         """Mean one, where the preset says so."""
-        return weights / weights.mean().clamp(min=1e-12) if self.preset.normalised else weights
+        return weights / weights.mean().clamp(min=1e-12) if self.preset.normalized else weights
 
     def _by_class(
         self, train: Tensor, validation: Tensor, labels: Tensor | None, validation_labels: Tensor | None
@@ -222,7 +222,7 @@ class DynamicWeights:
 
         rule, z, v = self.preset, train.double().numpy(), validation.double().numpy()
         weights, solved = weigh(
-            z, v, rule.quantile, rule.is_gamma, NARROWEST, self.w_max, rule.ridge, rule.as_cvxopt, rule.normalised
+            z, v, rule.quantile, rule.is_gamma, NARROWEST, self.w_max, rule.ridge, rule.as_cvxopt, rule.normalized
         )
         if not solved:  # most likely the kernel is too narrow
             return self._scaled(self._match_losses(train, validation))

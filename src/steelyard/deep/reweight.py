@@ -11,7 +11,7 @@ from steelyard.deep.training.phases import RowLosses
 from steelyard.errors import InputError
 
 
-def learnt_weights(
+def learned_weights(
     model: nn.Module,
     row_losses: RowLosses,
     train: tuple[Tensor, Tensor],
@@ -20,7 +20,7 @@ def learnt_weights(
     """max(0, −∂L_validation(θ − ∇_θ Σ ε_i ℓ_i)/∂ε_i) at ε = 0, with mean one (Ren and others, 2018).
 
     At ε = 0 the virtual step goes nowhere, so the derivative is the product of two gradients at θ itself,
-    ∇L_validation · ∇ℓ_i: no copy of the model is moved, and the optimiser of the real step may be any. All products
+    ∇L_validation · ∇ℓ_i: no copy of the model is moved, and the optimizer of the real step may be any. All products
     come from one pass forward, as the change of every ℓ_i along ∇L_validation. Buffers, such as the running means of
     batch-norm, are left as they are. Where no row would help, every weight is zero.
     """

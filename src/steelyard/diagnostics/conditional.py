@@ -1,6 +1,6 @@
 """Tests of conditional independence of the domain: does p(y | x) change, does p(x | y) change?
 
-Both are generalised covariance measures (Shah and Peters, 2020): with D the domain, D − E[D | c] and v − E[v | c] are
+Both are generalized covariance measures (Shah and Peters, 2020): with D the domain, D − E[D | c] and v − E[v | c] are
 uncorrelated if v does not depend on D given c. The two conditional means are cross-fitted, and errors in one are
 forgiven where the other is right, so the product of residuals is normal around zero under the null.
 """
@@ -30,7 +30,7 @@ TREES: dict[str, Any] = {
 def concept_test(rows: FloatArray, outputs: FloatArray, domain: FloatArray, rng: np.random.Generator) -> TestResult:
     """Does y depend on the domain given x? `outputs` has a column for a number, one a class for classes.
 
-    The residual product is also weighted by each (standardised) column of x, for changes of slope; the p-value is the
+    The residual product is also weighted by each (standardized) column of x, for changes of slope; the p-value is the
     least of all, times their number.
     """
     propensity = _cross_fitted(rows, domain, rng, classifier=True)

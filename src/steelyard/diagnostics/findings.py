@@ -43,7 +43,7 @@ class ColumnShift:
     name: str
     kind: str
     distance: float  # between the two distributions, 0 to 1
-    standardised_difference: float  # of the means, in pooled standard deviations; for a category its largest level's
+    standardized_difference: float  # of the means, in pooled standard deviations; for a category its largest level's
     p_value: float  # times the number of columns
 
 
@@ -79,7 +79,7 @@ class Findings:
     pareto_k : tail index of the weights; above 0.7 their mean is not to be trusted.
     largest_share : weight carried by the heaviest hundredth of the rows.
     labels : tests that need labels of the target, or None.
-    n_source, n_target, n_copies : rows looked at (after sampling), and copies of rows that were left out.
+    n_source, n_target, n_duplicates : rows looked at (after sampling), and copies of rows that were left out.
     """
 
     kind: str
@@ -101,7 +101,7 @@ class Findings:
     labels: LabelFindings | None
     n_source: int
     n_target: int
-    n_copies: int
+    n_duplicates: int
 
     def to_dict(self) -> dict[str, Any]:
         """As dictionaries, lists and numbers."""
@@ -191,7 +191,7 @@ def _findings(
     b: FloatArray,
     weighted: AutoRatio | None,
     by_label: LabelFindings | None,
-    n_copies: int,
+    n_duplicates: int,
     rng: np.random.Generator,
 ) -> Findings:
     classifier = classifier_test(a, b, rng)
@@ -227,7 +227,7 @@ def _findings(
         by_label,
         len(a),
         len(b),
-        n_copies,
+        n_duplicates,
     )
 
 
@@ -237,13 +237,13 @@ def column_shifts(source: Frame, target: Frame) -> tuple[ColumnShift, ...]:
     for column in source.columns:
         theirs = target[column.name]
         test = column_test(column, theirs)
-        effect = standardised_difference(column, theirs)
+        effect = standardized_difference(column, theirs)
         p = min(1.0, test.p_value * len(source.columns))
         found.append(ColumnShift(column.name, column.kind, test.statistic, effect, p))
     return tuple(sorted(found, key=lambda c: (c.p_value, -c.distance)))
 
 
-def standardised_difference(source: Column, target: Column) -> float:
+def standardized_difference(source: Column, target: Column) -> float:
     """Difference of means over the pooled standard deviation; for a category that of its most shifted level."""
     if source.kind != "category":
         return _difference(source.values, target.values)
@@ -288,7 +288,7 @@ def _weights(source: FloatArray, target: FloatArray, names: list[str], rng: np.r
 
 
 def pareto_k(weights: FloatArray) -> float:
-    """Tail index of the largest weights, by a generalised Pareto fit: 0.5 no variance, 1 no mean."""
+    """Tail index of the largest weights, by a generalized Pareto fit: 0.5 no variance, 1 no mean."""
     from scipy.stats import genpareto
 
     n_tail = int(min(len(weights) / 5, 3 * np.sqrt(len(weights))))
@@ -358,7 +358,7 @@ def recommend(
     if kind == "disjoint":
         return "collect data", (
             f"{uncovered:.0%} of the target rows have no source row nearby, so no weighting of the source can look "
-            "like the target. Collect labelled rows nearer to the target, or drop columns that differ by "
+            "like the target. Collect labeled rows nearer to the target, or drop columns that differ by "
             f"construction.{where}"
         )
     if kind == "label" and labels is not None:
@@ -370,7 +370,7 @@ def recommend(
     if kind == "concept" and labels is not None:
         return "not by x", (
             f"The same x has other labels in the target (p = {labels.concept_p:.2g}): concept shift. Weighting by x "
-            "does not help; learn from labelled target rows."
+            "does not help; learn from labeled target rows."
         )
     if kind == "none":
         return "no weighting", (

@@ -71,7 +71,7 @@ def _auc(ranks: FloatArray, domains: IntArray) -> FloatArray:
 
 
 def mmd_test(source: FloatArray, target: FloatArray, rng: np.random.Generator) -> TestResult:
-    """Maximum mean discrepancy with a Gaussian kernel at the median distance; rows of all columns standardised."""
+    """Maximum mean discrepancy with a Gaussian kernel at the median distance; rows of all columns standardized."""
     some = source[rng.permutation(len(source))[:MMD_ROWS]], target[rng.permutation(len(target))[:MMD_ROWS]]
     rows = StandardScaler().fit_transform(np.concatenate(some))
     width = float(np.median(pdist(rows[rng.permutation(len(rows))[:300]]))) or 1.0

@@ -45,7 +45,7 @@ class Performance:
     target: Interval
     source: Interval
     scoring: str
-    effective_rows: float  # what the weights leave of the labelled rows
+    effective_sample_size: float  # what the weights leave of the labeled rows
     level: float
 
 
@@ -61,18 +61,18 @@ def target_performance(
     cv: int = 5,
     random_state: Any = 0,
 ) -> Performance:
-    """The score of a fitted model on the target, estimated from labelled source rows that it has not seen.
+    """The score of a fitted model on the target, estimated from labeled source rows that it has not seen.
 
     A row's score is weighted by its importance, fitted without the row (cross-fitted weights). What a row's score can
     be guessed from its columns is taken over the target rows directly, and only the rest is weighted: the estimate is
     right if either the weights or the guess are, and its interval is shorter than that of the weighted mean alone. The
-    interval is that of the studentised bootstrap; with very heavy tails (noise that grows exponentially along the
+    interval is that of the studentized bootstrap; with very heavy tails (noise that grows exponentially along the
     shift) a nominal 95 % covers about 85 %.
 
     Parameters
     ----------
     model : fitted estimator
-    X, y : labelled source rows that the model was not fitted on
+    X, y : labeled source rows that the model was not fitted on
         On rows it was fitted on, every estimate is too good.
     target : Target or table
         The rows to predict.
@@ -103,7 +103,7 @@ def target_performance(
     check_count("cv", cv, 2)
     check_labels(model, X, y)
     goal = match_columns(target, X)
-    judge = linear_judge() if ratio is None else ratio
+    judge = linear_ratio() if ratio is None else ratio
     if not hasattr(judge, "predict"):
         raise InputTypeError(
             f"Cross-fitted weights need a ratio that can be evaluated on new rows; {type(judge).__name__} has no "
@@ -111,7 +111,7 @@ def target_performance(
         )
     scores = row_scores(scoring, model)(model, X, y)
     if len(scores) < 2 * cv:
-        raise InputError(f"{len(scores)} labelled rows are too few for {cv} folds; at least {2 * cv} are needed.")
+        raise InputError(f"{len(scores)} labeled rows are too few for {cv} folds; at least {2 * cv} are needed.")
     rng = generator(random_state)
     name = scoring if isinstance(scoring, str) else "the row score" if scoring is not None else "default"
     columns = table_columns(X, y)
@@ -156,7 +156,7 @@ def bootstrap_t(
     units: IntArray | None = None,
     target_units: IntArray | None = None,
 ) -> Interval:
-    """mean(on_target) + Σ w·rest / Σ w, with the studentised bootstrap's interval.
+    """mean(on_target) + Σ w·rest / Σ w, with the studentized bootstrap's interval.
 
     Losses are skewed, weighted ones more so: the normal interval around such a mean misses on one side. The bootstrap
     learns the skew from the rows themselves. It draws units, so that duplicates do not count as evidence twice.
@@ -220,7 +220,7 @@ def _cross_fitted(
     return weights, guess, on_target
 
 
-def linear_judge() -> ClassifierRatio:
+def linear_ratio() -> ClassifierRatio:
     """A ratio whose logarithm is linear in the columns, and in the levels of columns that have few."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

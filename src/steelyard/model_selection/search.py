@@ -28,13 +28,13 @@ from steelyard._validation import (
     preprocessed,
     warn_without_target,
 )
-from steelyard.errors import FewEffectiveRowsWarning, InputError, NoTargetWarning, ParameterError, RawMeanWarning
+from steelyard.errors import InputError, NoTargetWarning, ParameterError, RawMeanWarning, SmallEffectiveSampleWarning
 from steelyard.model_selection._scoring import RowScores, row_scores
 from steelyard.ratio import default_ratio
 from steelyard.target import Target
 
 
-def judging_weights(estimator: Any, X: Any, target: Any, ratio: Any) -> FloatArray:
+def validation_weights(estimator: Any, X: Any, target: Any, ratio: Any) -> FloatArray:
     """Importance of every source row for judging: one ratio, fitted once on all rows, unflattened.
 
     Where the estimator preprocesses its tables, the ratio sees them preprocessed in the same way.
@@ -97,7 +97,7 @@ def iwcv_score(
     ----------
     estimator : scikit-learn estimator
         `WeightedRegressor` and the like are given the target; others are fitted without.
-    X, y : labelled source rows
+    X, y : labeled source rows
     target : Target or table
         The rows to predict.
     ratio : ratio estimator, default=None
@@ -125,7 +125,7 @@ def iwcv_score(
     """
     check_labels(estimator, X, y)
     X, y = indexable(X, y)
-    weights = judging_weights(estimator, X, target, ratio)
+    weights = validation_weights(estimator, X, target, ratio)
     score = row_scores(scoring, estimator)
     splits = _splits(cv, estimator, X, y)
     return np.array(
@@ -158,7 +158,7 @@ def _evaluate(
     with warnings.catch_warnings():
         # Rough weights in a training fold show in the score, and that there is no target was said; the judge and the
         # final fit still warn of the rest.
-        for said in (FewEffectiveRowsWarning, RawMeanWarning, NoTargetWarning):
+        for said in (SmallEffectiveSampleWarning, RawMeanWarning, NoTargetWarning):
             warnings.simplefilter("ignore", said)
         model.fit(_safe_indexing(X, train), _safe_indexing(y, train), **_fit_keywords(model, target))
     seconds = time.perf_counter() - start
@@ -195,7 +195,7 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
     ----------
     best_params_, best_score_, best_index_, best_estimator_ : as in ``GridSearchCV``. ``score`` is that of the chosen
         estimator where `scoring` is None (R² for a regressor), the unweighted mean of the row scores otherwise.
-    judging_weights_ : importance of each source row for judging.
+    validation_weights_ : importance of each source row for judging.
     cv_results_ : as in ``GridSearchCV``; ``mean_test_score`` is the weighted mean over all held-out rows,
         ``se_test_score`` its standard error, ``mean_effective_share`` the effective sample size of the candidate's
         own weights as a share of the rows.
@@ -237,14 +237,14 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None, *, target: Any = None) -> Self:
-        """Search on labelled source rows, judged for the target, and refit the chosen candidate on all of them."""
+        """Search on labeled source rows, judged for the target, and refit the chosen candidate on all of them."""
         if self.rule not in ("best", "one-standard-error"):
             raise ParameterError(f'rule must be "best" or "one-standard-error"; got {self.rule!r}.')
         forget_fit(self)
         check_labels(self, X, y)
         X, y = indexable(X, y)
         score = row_scores(self.scoring, self.estimator)
-        self.judging_weights_ = judging_weights(self.estimator, X, target, self.ratio)
+        self.validation_weights_ = validation_weights(self.estimator, X, target, self.ratio)
         splits = _splits(self.cv, self.estimator, X, y)
         candidates = list(ParameterGrid(self.param_grid))
         evaluations = Parallel(n_jobs=self.n_jobs)(
@@ -254,7 +254,7 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
         )
         per_candidate = [evaluations[i : i + len(splits)] for i in range(0, len(evaluations), len(splits))]
         self.n_splits_ = len(splits)
-        self.cv_results_ = _results(candidates, per_candidate, splits, self.judging_weights_)
+        self.cv_results_ = _results(candidates, per_candidate, splits, self.validation_weights_)
         self.best_index_ = _choose(self.cv_results_, self.rule)
         self.best_params_ = candidates[self.best_index_]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])

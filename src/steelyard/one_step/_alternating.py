@@ -1,11 +1,11 @@
-"""Alternating minimisation of the upper bound (survey, algorithm 1), for a whole grid of settings at once.
+"""Alternating minimization of the upper bound (survey, algorithm 1), for a whole grid of settings at once.
 
 With f = αᵀφ and g = βᵀψ the empirical bound, divided by m², is
 
     Ĵ(α, β)/m² = (mean_source g·ℓ(f, y))²/m² + βᵀHβ − 2hᵀβ,   H = mean_source ψψᵀ,  h = mean_target ψ,
 
-up to the unknown mean_source w². The g-step minimises Ĵ/m² + λ‖β‖² over β (λ is the survey's λ/m², the `reg` of
-`ULSIF`), and its coefficients are then rounded up to zero. The f-step minimises mean_source g·ℓ + μ‖α‖². The two
+up to the unknown mean_source w². The g-step minimizes Ĵ/m² + λ‖β‖² over β (λ is the survey's λ/m², the `reg` of
+`ULSIF`), and its coefficients are then rounded up to zero. The f-step minimizes mean_source g·ℓ + μ‖α‖². The two
 do not share an objective (the f-step drops the square) and rounding comes between them, so only each half-step is
 sure not to raise its own objective, the g-step before rounding.
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from steelyard._numerics.losses import Loss, Squared, Tukey
 from steelyard._typing import FloatArray, IntArray
-from steelyard.one_step._minimize import Features, gram, minimise, objective, weighted_ridge
+from steelyard.one_step._minimize import Features, gram, minimize, objective, weighted_ridge
 
 # Makes the loss from first predictions (C, n, k), labels (n, k) and weights (C, n): Tukey's has a scale that depends
 # on them.
@@ -46,7 +46,7 @@ class Settings:
 
 
 class RatioProblem:
-    """The g-step after one factorisation: H and h, and H's eigenvectors, which serve every λ."""
+    """The g-step after one factorization: H and h, and H's eigenvectors, which serve every λ."""
 
     def __init__(self, on_source: FloatArray, mass: FloatArray, on_target_mean: FloatArray) -> None:
         self.on_source, self.mass, self.h = on_source, mass, on_target_mean
@@ -68,7 +68,7 @@ class RatioProblem:
         return np.asarray((losses * self.mass) @ self.on_source)
 
     def objective(self, beta: FloatArray, losses: FloatArray, settings: Settings) -> FloatArray:
-        """Ĵ/m² + λ‖β‖², what the g-step minimises."""
+        """Ĵ/m² + λ‖β‖², what the g-step minimizes."""
         weighted_risk = np.einsum("cb,cb->c", beta, self.coupling(losses))
         quadratic = np.einsum("cb,cb->c", beta @ self.second, beta) - 2 * beta @ self.h
         penalty = settings.ratio_reg * np.square(beta).sum(axis=1)
@@ -109,7 +109,7 @@ def fit_under_weights(
     loss = make_loss(features.predictions(coef), y, weights)
     if isinstance(loss, Squared) and y.shape[1] == 1:
         return coef, loss  # there already
-    return minimise(loss, features, weights, y, reg, coef), loss
+    return minimize(loss, features, weights, y, reg, coef), loss
 
 
 def alternate(
@@ -141,7 +141,7 @@ def alternate(
         ratio_step = ratio.objective(beta[active], losses, now), ratio.objective(stepped, losses, now)
         beta[active] = np.maximum(stepped, 0)
         weights = ratio.weights(beta[active])
-        moved = minimise(kind, features, weights, y, now.reg, coef[active])
+        moved = minimize(kind, features, weights, y, now.reg, coef[active])
         after = features.predictions(moved)
         predictor_step = (
             objective(kind, before, coef[active], weights, y, now.reg),

@@ -29,7 +29,7 @@ from steelyard._validation import (
     generator,
     warn_without_target,
 )
-from steelyard.errors import FewEffectiveRowsWarning, InputError, ParameterError
+from steelyard.errors import InputError, ParameterError, SmallEffectiveSampleWarning
 from steelyard.one_step._alternating import Settings, Solution
 from steelyard.one_step._candidates import Alternating, Candidates, FixedWeights, Tables, held_out_predictions
 from steelyard.one_step._selection import ValidationWeights, check_rule, choose
@@ -47,7 +47,7 @@ N_FOLDS = 5
 
 
 class OneStepRatio(GaussianRatio):
-    """The ratio that a one-step estimator fitted together with its predictor; `predict` gives it, not normalised."""
+    """The ratio that a one-step estimator fitted together with its predictor; `predict` gives it, not normalized."""
 
     def fit(self, X: Any, y: Any = None, *, target: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Refused: this ratio depends on the labels."""
@@ -69,7 +69,7 @@ class OneStepRatio(GaussianRatio):
             warnings.warn(
                 f"One-step: the weights are worth {size:.1f} equally weighted rows out of {n_rows}; a fit on so few is "
                 "unstable. Raise ratio_reg or ratio_width, or drop columns that differ by construction.",
-                FewEffectiveRowsWarning,
+                SmallEffectiveSampleWarning,
                 stacklevel=6,
             )
 
@@ -79,7 +79,7 @@ class OneStepBase(ShowsWeights, BaseEstimator):
 
     __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name scikit-learn looks for)
 
-    _judge_eta = 0.5  # of the relative ratio that weighs held-out rows
+    _validation_eta = 0.5  # of the relative ratio that weighs held-out rows
     _losses: tuple[str, ...]
 
     def __init__(
@@ -112,7 +112,7 @@ class OneStepBase(ShowsWeights, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, *, target: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit predictor and weights on labelled source rows and unlabelled target rows.
+        """Fit predictor and weights on labeled source rows and unlabeled target rows.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class OneStepBase(ShowsWeights, BaseEstimator):
                 counts,
                 source,
                 goal_rows if shifted else None,
-                self._judge_eta,
+                self._validation_eta,
                 self.n_centers,
                 self.standardize,
                 rng,

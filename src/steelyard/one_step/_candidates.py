@@ -140,7 +140,7 @@ class Alternating:
     def _numbers(
         self, solution: Solution, features: FloatArray, ratio_features: FloatArray, ratio: FloatArray
     ) -> FittedNumbers:
-        """What the generalisation bound needs to know of a setting fitted on all rows."""
+        """What the generalization bound needs to know of a setting fitted on all rows."""
         tables, beta = self.tables, solution.ratio_coef[0]
         losses = solution.loss.values((features @ solution.coef[0])[None], tables.y)[0]
         on_target = float(self.on_target @ beta)

@@ -78,10 +78,10 @@ def gram(features: FloatArray, weights: FloatArray) -> FloatArray:
     return np.triu(total) + np.triu(total, 1).T
 
 
-def minimise(
+def minimize(
     loss: Loss, features: Features, weights: FloatArray, y: FloatArray, reg: FloatArray, start: FloatArray
 ) -> FloatArray:
-    """The coefficients that minimise the weighted loss plus the penalty."""
+    """The coefficients that minimize the weighted loss plus the penalty."""
     if isinstance(loss, Squared):
         # Half the sum over several columns halves the loss, so the penalty counts twice beside it.
         return weighted_ridge(features, weights, y, reg if y.shape[1] == 1 else 2 * reg)
@@ -115,7 +115,7 @@ def _solve(matrices: FloatArray, right: FloatArray, ridge: FloatArray) -> FloatA
 def _tukey(
     loss: Tukey, features: Features, weights: FloatArray, y: FloatArray, reg: FloatArray, start: FloatArray
 ) -> FloatArray:
-    """Iteratively reweighted least squares: each step minimises a parabola that touches the loss and lies above it."""
+    """Iteratively reweighted least squares: each step minimizes a parabola that touches the loss and lies above it."""
     coef, predictions = start, features.predictions(start)
     for _ in range(IRLS_STEPS):
         coef = weighted_ridge(features, weights * loss.curvature(predictions, y), y, reg)
@@ -196,7 +196,7 @@ def _hinge(
 ) -> FloatArray:
     """The weighted support vector machine without offset, through its dual: a box problem of the rank of the features.
 
-    α = Σ v_i y_i φ_i / 2μ with 0 ≤ v_i ≤ w_i minimising ‖Σ v_i y_i φ_i‖² / 4μ − Σ v_i; here v_i = w_i x_i, 0 ≤ x ≤ 1.
+    α = Σ v_i y_i φ_i / 2μ with 0 ≤ v_i ≤ w_i minimizing ‖Σ v_i y_i φ_i‖² / 4μ − Σ v_i; here v_i = w_i x_i, 0 ≤ x ≤ 1.
     """
     coef = np.empty((len(weights), features.values.shape[1], 1))
     for c, (w, mu) in enumerate(zip(weights, reg, strict=True)):

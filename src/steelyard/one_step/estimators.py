@@ -41,15 +41,15 @@ def _robust_unit(labels: FloatArray, mass: FloatArray) -> tuple[float, float]:
 
 
 class OneStepRegressor(RegressorMixin, OneStepBase):
-    """Regression under covariate shift in one step: weights and predictor minimise one bound of the target risk.
+    """Regression under covariate shift in one step: weights and predictor minimize one bound of the target risk.
 
     With f = αᵀφ and g = βᵀψ, both sums of Gaussians around target rows, algorithm 1 of the survey's section 5
-    alternates between β and α to minimise
+    alternates between β and α to minimize
 
         (mean_source g·ℓ(f, y))² + m²·(mean_source g² − 2·mean_target g) + λ'‖β‖² + μ‖α‖²,
 
     which bounds half the squared risk on the target, up to a constant. Tukey's loss never exceeds m = 1 and defines
-    the risk; ℓ is that loss itself or the square, which lies above it. Two-step methods minimise the second term
+    the risk; ℓ is that loss itself or the square, which lies above it. Two-step methods minimize the second term
     first and the first one later.
 
     Widths come from the data, μ, λ and m are chosen within `fit` by held-out rows weighted to look like the target;
@@ -69,11 +69,11 @@ class OneStepRegressor(RegressorMixin, OneStepBase):
         What Tukey's loss measures residuals in: the median absolute residual (over 0.6745) of the first fit, or a
         number in units of the scaled y. The survey's figure has 1.
     scale_y : bool, default=True
-        Whether y is centred and scaled by the source: by mean and standard deviation, with Tukey's loss by median and
+        Whether y is centered and scaled by the source: by mean and standard deviation, with Tukey's loss by median and
         median deviation. Without it the result depends on the unit of y, because m does not, and f shrinks toward
         zero instead of the middle of y.
     width, ratio_width : positive number or list of them, default=None
-        σ of f and of g, in units of the standardised columns. None takes the median distance between rows of both
+        σ of f and of g, in units of the standardized columns. None takes the median distance between rows of both
         domains, and between target rows.
     reg, ratio_reg : positive number or list of them, default=None
         μ, and λ = λ'/m², which is the `reg` of `ULSIF`. None chooses from 1e-4 to 1 and from 1e-3 to 10.
@@ -89,19 +89,19 @@ class OneStepRegressor(RegressorMixin, OneStepBase):
     tol : float, default=1e-4
         Rounds end when no prediction on a source row moves by more, in units of the scaled y.
     random_state : int, Generator or None, default=None
-        For the draw of the centres and the folds.
+        For the draw of the centers and the folds.
 
     Attributes
     ----------
     weights_ : one weight a source row, ≥ 0, mean one.
-    ratio_ : the fitted g; ``ratio_.predict(X)`` gives it as it is, not normalised.
+    ratio_ : the fitted g; ``ratio_.predict(X)`` gives it as it is, not normalized.
     objective_ : (Ĵ_UB + m²λ‖β‖² + μ‖α‖²)/m² of the two-step start and after each round. Rounding β to zero comes
         between, so it may rise; the round with the least one is kept (``best_round_``).
     ratio_steps_, predictor_steps_ : each round's own objective of the g-step (before rounding) and of the f-step,
         before and after. No half-step raises its own.
     n_iter_ : fits of the predictor: the start and one a round.
     width_, reg_, ratio_width_, ratio_reg_, loss_bound_ : what was chosen.
-    coef_, centers_ : α and the (scaled) centres.
+    coef_, centers_ : α and the (scaled) centers.
     effective_sample_size_ : what the weights are worth in equally weighted rows.
 
     Notes
@@ -111,7 +111,7 @@ class OneStepRegressor(RegressorMixin, OneStepBase):
     * For its convenience: one quick call with sound defaults. On the survey's toy its rows are the best.
       That lead is selection: switching the coupling off changes nothing that can be measured, because losses are small
       beside m. What is left is uLSIF followed by weighted ridge regression with λ and μ chosen together, whose g is not
-      normalised, so that a grid of μ reaches less smoothing than for normalised weights.
+      normalized, so that a grid of μ reaches less smoothing than for normalized weights.
     * The coupling acts where large losses fall on rows of large weight: outlying labels, or noise that is larger where
       the target lies. It then took 8 to 23 % off one-step's own mean error (with outliers in a few trials only: the
       medians are equal), which makes it level with the two-step methods there, not better. Against outliers
@@ -225,7 +225,7 @@ def _is_logistic(self: Any) -> bool:
 
 
 class OneStepClassifier(ClassifierMixin, OneStepBase):
-    """Classification under covariate shift in one step: weights and predictor minimise one bound of the target risk.
+    """Classification under covariate shift in one step: weights and predictor minimize one bound of the target risk.
 
     The risk is the share of wrong classes, at most m = 1; ℓ is a surrogate that lies above the zero-one loss: the
     square, the hinge, or the cross-entropy in bits. The objective and the algorithm are those of `OneStepRegressor`

@@ -1,4 +1,4 @@
-"""The generalisation bound of the one-step method with a fitted model's own numbers (survey, lemma 2, theorem 3)."""
+"""The generalization bound of the one-step method with a fitted model's own numbers (survey, lemma 2, theorem 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every ratio estimator shares: checking, scaling, normalising and the laws of `weights_`."""
+"""What every ratio estimator shares: checking, scaling, normalizing and the laws of `weights_`."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from steelyard._validation import (
 )
 from steelyard.balance import Balance, column_balance
 from steelyard.errors import (
-    FewEffectiveRowsWarning,
     InputError,
     NoOverlapError,
     NoShiftWarning,
     RawMeanWarning,
+    SmallEffectiveSampleWarning,
     UnseenCellsWarning,
 )
 from steelyard.ratio._centers import covering_rows
 from steelyard.report.notebook import ShowsWeights
-from steelyard.weights import counted, effective_sample_size, normalise
+from steelyard.weights import counted, effective_sample_size, normalize
 
 # Nine widths of ratio √2 around the median distance: one exponential serves them all (see `kernels`).
 WIDTH_FACTORS = 2.0 ** (np.arange(2, -7, -1) / 2)
 REGS = 10.0 ** (np.arange(2, -7, -1) / 2)
-# Kernel values below this count as zero. A centre that no source row reaches would get a boundless coefficient:
+# Kernel values below this count as zero. A center that no source row reaches would get a boundless coefficient:
 # nothing on the source side holds it down.
 FAR_CENTER = 1e-12
 # Target rows in cells that the source lacks are named beyond this share, and beyond so many times what chance gives.
@@ -164,7 +164,7 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         if not np.isfinite(raw).all() or not (raw > 0).any():
             raise NoOverlapError(NO_OVERLAP.format("every raw weight is 0 or not finite"))
         self.source_mean_ = float(source.mass @ raw)
-        self.weights_ = normalise(source.spread(raw), counts)
+        self.weights_ = normalize(source.spread(raw), counts)
         self.effective_sample_size_ = effective_sample_size(counted(self.weights_, counts))
         self._warn()
 
@@ -177,7 +177,7 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
                 f"{type(self).__name__}: the weights are worth {size:.1f} equally weighted rows out of {n_rows}. "
                 "Source and target hardly overlap; a fit on so few rows is unstable. Flatten the weights "
                 "(flattening < 1), use RULSIF, or drop columns that differ by construction.",
-                FewEffectiveRowsWarning,
+                SmallEffectiveSampleWarning,
                 stacklevel=4,
             )
         self._warn_of_raw_mean()
@@ -200,7 +200,7 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         if not 0.5 <= self.raw_mean_ <= 2:
             warnings.warn(
                 f"{type(self).__name__}: the fitted ratio has mean {self.raw_mean_:.3g} where theory demands 1. "
-                "The weights are normalised, but the ratio fits badly: widen the grids of width and reg, or check "
+                "The weights are normalized, but the ratio fits badly: widen the grids of width and reg, or check "
                 "that source and target overlap.",
                 RawMeanWarning,
                 stacklevel=4,
@@ -222,7 +222,7 @@ class InductiveRatio(RatioEstimator):
     eta_: float = 0.0  # of the relative ratio that is estimated; 0 for the plain one
 
     def predict(self, X: Any) -> FloatArray:
-        """The ratio at rows `X`, as fitted: not normalised, never negative.
+        """The ratio at rows `X`, as fitted: not normalized, never negative.
 
         ``weights_`` is this at the source rows divided by ``source_mean_`` (`ClassifierRatio` apart, whose weights
         are cross-fitted).
@@ -255,7 +255,7 @@ class InductiveRatio(RatioEstimator):
 
 
 class GaussianRatio(InductiveRatio):
-    """A ratio modelled as g(x) = Σ β_l exp(−‖x − c_l‖² / 2σ²) with centres among the target rows."""
+    """A ratio modeled as g(x) = Σ β_l exp(−‖x − c_l‖² / 2σ²) with centers among the target rows."""
 
     width: Any
     n_centers: int
@@ -283,7 +283,7 @@ class GaussianRatio(InductiveRatio):
         return self._reach_and_ratio(rows)[1]
 
     def _ratio_on_source(self, source: Empirical) -> FloatArray:
-        """The ratio on the source rows; an error where the kernels of the centres reach none of them."""
+        """The ratio on the source rows; an error where the kernels of the centers reach none of them."""
         reach, ratio = self._reach_and_ratio(source.rows)
         require_reach(reach)
         return ratio
@@ -291,7 +291,7 @@ class GaussianRatio(InductiveRatio):
     def _reach_and_ratio(self, rows: FloatArray) -> tuple[float, FloatArray]:
         """The largest mean kernel value of a row, and the ratio at every row."""
         values, reach = np.empty(len(rows)), 0.0
-        # The mean over the centres is one more column of coefficients.
+        # The mean over the centers is one more column of coefficients.
         coef = np.column_stack([self.coef_, np.full(len(self.coef_), 1 / len(self.coef_))]).astype(rows.dtype)
         for block in blocks(len(rows)):
             both = gaussian(rows[block], self.centers_, self.width_) @ coef
@@ -351,14 +351,14 @@ def median_distance(source: Empirical, target: Empirical, at_most: int = 150) ->
     if across.min() > 10 * spread > 0:
         raise NoOverlapError(
             NO_OVERLAP.format(
-                f"the nearest rows are {across.min():.3g} standardised units apart, rows within a domain {spread:.3g}"
+                f"the nearest rows are {across.min():.3g} standardized units apart, rows within a domain {spread:.3g}"
             )
         )
     return float(np.median(np.concatenate([across.ravel(), *within])))
 
 
 def pooled_scale(source: Empirical, target: Empirical, standardize: bool) -> tuple[FloatArray, FloatArray, bool]:
-    """Centre and scale of the even mixture of both domains, and whether any column varies at all.
+    """Center and scale of the even mixture of both domains, and whether any column varies at all.
 
     Even, so that the scale does not depend on which table happens to be longer. A constant column keeps its unit:
     it adds nothing to any distance.
@@ -373,7 +373,7 @@ def pooled_scale(source: Empirical, target: Empirical, standardize: bool) -> tup
 def mixture_scale(
     means: Sequence[FloatArray], variances: Sequence[FloatArray], standardize: bool
 ) -> tuple[FloatArray, FloatArray, bool]:
-    """Centre and scale of the even mixture of two domains with these means and variances of the columns."""
+    """Center and scale of the even mixture of two domains with these means and variances of the columns."""
     center = (means[0] + means[1]) / 2
     with np.errstate(over="ignore", invalid="ignore"):
         variance = (variances[0] + variances[1]) / 2 + np.square(means[0] - means[1]) / 4

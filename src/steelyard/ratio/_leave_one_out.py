@@ -12,7 +12,7 @@ from steelyard._numerics.empirical import Empirical
 from steelyard._numerics.kernels import basis_moments, blocks, gaussian_widths
 from steelyard._typing import BoolArray, FloatArray, IntArray
 
-# Pairs a block in the leave-one-out score: a handful of arrays of a hundred centres by so many rows are in use at
+# Pairs a block in the leave-one-out score: a handful of arrays of a hundred centers by so many rows are in use at
 # once, and should stay near a core's second-level cache.
 PAIR_BLOCK = 500
 # Pairs of rows that are drawn at most, beyond the number of distinct rows of a table; and units that are listed one by
@@ -183,7 +183,7 @@ class Ridge:
         self.stiffness = np.sqrt(inverse @ np.square(vectors.T)).astype(dtype)  # (regs, b), roots of diag G
 
     def back(self, reg: int, centers: IntArray) -> FloatArray:
-        """From the eigenbasis, still to be divided by the eigenvalues, to the coefficients of some centres.
+        """From the eigenbasis, still to be divided by the eigenvalues, to the coefficients of some centers.
 
         The last column is the solution for h, to be added to every row's.
         """

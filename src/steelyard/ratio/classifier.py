@@ -37,7 +37,7 @@ class ClassifierRatio(InductiveRatio):
     Parameters
     ----------
     estimator : classifier with predict_proba or decision_function, default=None
-        None takes standardised columns, their squares and products (up to 50 columns), and logistic regression.
+        None takes standardized columns, their squares and products (up to 50 columns), and logistic regression.
     n_folds : int, default=5
         Number of folds.
     random_state : int, Generator or None, default=None

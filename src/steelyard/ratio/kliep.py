@@ -74,7 +74,7 @@ def _longest(point: FloatArray, step: FloatArray) -> float:
 class KLIEP(GaussianRatio):
     """Kullback–Leibler importance estimation: the ratio of greatest target likelihood.
 
-    Maximises mean_target log g(x) subject to mean_source g = 1, β ≥ 0, for g(x) = Σ β_l ψ_l(x) with Gaussian ψ_l
+    Maximizes mean_target log g(x) subject to mean_source g = 1, β ≥ 0, for g(x) = Σ β_l ψ_l(x) with Gaussian ψ_l
     (survey, section 3.2). The width is chosen by mean_target log g − log mean_source g on held-out rows of both domains
     (5 folds, whose rows do not serve as centers meanwhile).
 
@@ -84,7 +84,7 @@ class KLIEP(GaussianRatio):
     Parameters
     ----------
     width : positive number or list of them, default=None
-        σ in units of the standardised columns. None chooses from nine values between 1/8 and twice the median
+        σ in units of the standardized columns. None chooses from nine values between 1/8 and twice the median
         distance.
     n_centers, centers, standardize, random_state
         As in `RULSIF`.
@@ -166,9 +166,9 @@ class KLIEP(GaussianRatio):
         return self._ratio_on_source(source)
 
     def _reachable(self, target: Empirical, width: float, means: FloatArray) -> tuple[BoolArray, FloatArray | None]:
-        """Which centres the source reaches, and the target's basis over them scaled to mean one on the source.
+        """Which centers the source reaches, and the target's basis over them scaled to mean one on the source.
 
-        None where a target row is near no such centre: its likelihood would be zero whatever the coefficients.
+        None where a target row is near no such center: its likelihood would be zero whatever the coefficients.
         """
         near = means > FAR_CENTER
         if not near.any():
@@ -218,5 +218,5 @@ class KLIEP(GaussianRatio):
 
 
 def _covers(basis: FloatArray) -> bool:
-    """Whether every row is near some centre."""
+    """Whether every row is near some center."""
     return bool(basis.max(axis=1).min() > FAR_CENTER)

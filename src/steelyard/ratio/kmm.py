@@ -37,12 +37,12 @@ class KMM(RatioEstimator):
     Parameters
     ----------
     width : positive float, default=None
-        Width of the kernel in units of the standardised columns; None takes the median distance between rows of
+        Width of the kernel in units of the standardized columns; None takes the median distance between rows of
         both domains.
     w_max : float, default=1000
-        B, the largest weight before normalising.
+        B, the largest weight before normalizing.
     slack : float, default=None
-        ε, how far the mean weight may be from one before normalising; None takes (√n − 1)/√n.
+        ε, how far the mean weight may be from one before normalizing; None takes (√n − 1)/√n.
     ridge : float, default=0.001
         Added to the diagonal of K.
     max_rank : int, default=1000
@@ -58,7 +58,7 @@ class KMM(RatioEstimator):
     Attributes
     ----------
     weights_ : one weight a source row, ≥ 0, mean one.
-    raw_mean_ : mean weight before normalising.
+    raw_mean_ : mean weight before normalizing.
     width_ : width used.
     certificate_ : `Certificate` of the solution.
     effective_sample_size_ : what the weights are worth in equally weighted rows.

@@ -22,14 +22,14 @@ MEAN_LIMIT = 2.0
 class LSIF(GaussianRatio):
     """Least-squares importance fitting: a sparse, non-negative ratio.
 
-    Minimises ½βᵀHβ − hᵀβ + λ1ᵀβ over β ≥ 0 for g(x) = Σ β_l ψ_l(x) with Gaussian ψ_l, H = mean_source ψψᵀ and
+    Minimizes ½βᵀHβ − hᵀβ + λ1ᵀβ over β ≥ 0 for g(x) = Σ β_l ψ_l(x) with Gaussian ψ_l, H = mean_source ψψᵀ and
     h = mean_target ψ (survey, section 3.2.2). Width and λ are chosen by 5 folds of both tables; every fold's score
     comes from sums that one pass over the rows collects.
 
     Parameters
     ----------
     width, reg : positive number or list of them, default=None
-        σ (in units of the standardised columns) and λ. None chooses from nine widths between 1/8 and twice the
+        σ (in units of the standardized columns) and λ. None chooses from nine widths between 1/8 and twice the
         median distance, and seven regs between 0.001 and 1 (beyond which every coefficient is zero).
     n_centers, centers, standardize, random_state
         As in `RULSIF`.
@@ -123,7 +123,7 @@ class LSIF(GaussianRatio):
 def sparse_coefficients(
     second: FloatArray, first: FloatArray, reg: float, tol: float, allowed: BoolArray | None = None
 ) -> tuple[FloatArray, Certificate]:
-    """min ½βᵀHβ − hᵀβ + λ1ᵀβ over β ≥ 0; centres that are not allowed, or that no source row reaches, stay at zero."""
+    """min ½βᵀHβ − hᵀβ + λ1ᵀβ over β ≥ 0; centers that are not allowed, or that no source row reaches, stay at zero."""
     used = second.diagonal() > FAR_CENTER**2
     if allowed is not None:
         used &= allowed
@@ -146,7 +146,7 @@ def held_out(
     """Mean held-out J' over the folds, from the folds' sums alone, and the least mean of a fit over its source rows.
 
     `second` and `first` are Σ mass·ψψᵀ over the source and Σ mass·ψ over the target, per fold, `means` Σ mass·ψ over
-    the source; `mass` the share of each domain that lies in each fold. Centres drawn from a fold are not used while
+    the source; `mass` the share of each domain that lies in each fold. Centers drawn from a fold are not used while
     it is held out (`of_centers` has their folds).
 
     Infinite where a fit's mean over its own source rows is above `MEAN_LIMIT`. Such a fit has a boundless coefficient

@@ -46,16 +46,16 @@ class RULSIF(GaussianRatio):
     eta : float in [0, 1], default=0.1
         0 is the plain ratio (then the same as `ULSIF`), 1 gives equal weights.
     width, reg : positive number or list of them, default=None
-        σ (in units of the standardised columns) and λ. None chooses from nine widths between 1/8 and twice the
+        σ (in units of the standardized columns) and λ. None chooses from nine widths between 1/8 and twice the
         median distance, and nine regs between 0.001 and 10.
     n_centers : int, default=100
-        How many centres to draw without replacement from the target rows.
+        How many centers to draw without replacement from the target rows.
     centers : table, default=None
-        Centres to use instead.
+        Centers to use instead.
     standardize : bool, default=True
         Whether columns are scaled by their standard deviation over both domains.
     random_state : int, Generator or None, default=None
-        For the draw of the centres and the pairing of the leave-one-out score.
+        For the draw of the centers and the pairing of the leave-one-out score.
 
     Attributes
     ----------

@@ -68,7 +68,7 @@ class Evidence:
 
     weights: Histogram | None
     n_rows: int
-    effective_rows: float | None
+    effective_sample_size: float | None
     marginals: tuple[Marginal, ...]
     balance: tuple[Balance, ...]
     source_points: tuple[Point, ...]

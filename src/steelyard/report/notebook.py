@@ -56,7 +56,7 @@ def findings_fragment(findings: Findings) -> Markup:
             "tr",
             svg.tag("td", c.name),
             svg.tag("td", c.kind),
-            svg.tag("td", f"{c.standardised_difference:+.2f}"),
+            svg.tag("td", f"{c.standardized_difference:+.2f}"),
             svg.tag("td", f"{c.p_value:.2g}"),
         )
         for c in findings.columns[:10]

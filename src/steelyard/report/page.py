@@ -73,7 +73,7 @@ def _pictures(evidence: Evidence, comparison: Comparison | None) -> dict[str, An
         "weights": None,
         "gauge": None,
     }
-    if evidence.weights is not None and evidence.effective_rows is not None:
+    if evidence.weights is not None and evidence.effective_sample_size is not None:
         drawn["weights"] = svg.weight_histogram(evidence.weights)
-        drawn["gauge"] = svg.gauge(evidence.effective_rows, evidence.n_rows)
+        drawn["gauge"] = svg.gauge(evidence.effective_sample_size, evidence.n_rows)
     return drawn

@@ -185,7 +185,7 @@ def _levels(found: Marginal) -> Markup:
 
 
 def love_plot(found: Sequence[Balance]) -> Markup:
-    """Standardised differences before and after weighting."""
+    """Standardized differences before and after weighting."""
     label_width, row = 140, 20.0
     high = max(max(b.before, b.after or 0.0) for b in found)
     across = Axis(0.0, max(high * 1.05, 0.3), label_width, WIDTH - 14)

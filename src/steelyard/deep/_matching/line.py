@@ -41,7 +41,7 @@ def weigh(
     w_max: float,
     ridge: float,
     as_cvxopt: bool,
-    normalised: bool,
+    normalized: bool,
 ) -> tuple[Vector, bool]:
     """Weights of `match`, with γ from a quantile of the distances between training losses, and mean one if wanted.
 
@@ -53,7 +53,7 @@ def weigh(
         found = max(found, narrowest * (train.max() - train.min()))
         found = 0.5 / found**2 if found > 0 else 0.5
     weights, solved = match(train, validation, found, w_max, ridge, as_cvxopt)
-    if normalised:
+    if normalized:
         weights /= weights.mean()
     return weights, solved
 

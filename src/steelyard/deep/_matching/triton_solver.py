@@ -33,7 +33,7 @@ def interior_point(
     is_factored: tl.constexpr,
     as_cvxopt: tl.constexpr,
 ):
-    """x that minimises ½xᵀKx + ½Σρx² − κᵀx over 0 ≤ x ≤ B, √n ≤ Σx ≤ 2n − √n, where `real`.
+    """x that minimizes ½xᵀKx + ½Σρx² − κᵀx over 0 ≤ x ≤ B, √n ≤ Σx ≤ 2n − √n, where `real`.
 
     `row_sums` is K1. With a factor, K is GᵀG less its last row, which is ones, and `stored` is where G is in memory.
     The Newton matrix is diagonal + K + σ11ᵀ, so Woodbury leaves a system of as many unknowns b as G has rows. Its

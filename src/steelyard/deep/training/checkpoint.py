@@ -15,7 +15,7 @@ from steelyard.errors import CheckpointError
 
 
 def save(path: Path, description: dict[str, Any], state: dict[str, Any]) -> None:
-    """Write to a neighbour and rename it, so that a stop at any moment leaves the old file or the new one."""
+    """Write to a neighbor and rename it, so that a stop at any moment leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.part")
     with open(beside, "wb") as file:

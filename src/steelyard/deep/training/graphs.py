@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-WARM_UP = 3  # steps before the capture, in which libraries choose their algorithms and optimisers make their state
+WARM_UP = 3  # steps before the capture, in which libraries choose their algorithms and optimizers make their state
 
 
 class Captured:

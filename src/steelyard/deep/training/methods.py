@@ -39,7 +39,7 @@ BASELINES = {
     "uniform": steps.uniform,
     "random": steps.random,
     "clean_only": steps.clean_only,
-    "reweight": steps.learnt,
+    "reweight": steps.learned,
 }
 ROWS_AT_ONCE = 256  # of a matching that is done once, over all source rows
 
@@ -51,15 +51,15 @@ def baseline(name: str, model: nn.Module, epochs: int) -> Method:
     return Method(name, {"f": model}, [Phase(name, "f", check_count("epochs", epochs), BASELINES[name])])
 
 
-def known_weights(model: nn.Module, weights: Tensor, epochs: int, *, normalised: bool = False) -> Method:
+def known_weights(model: nn.Module, weights: Tensor, epochs: int, *, normalized: bool = False) -> Method:
     """Weights of the source rows that were found elsewhere, or are known because the shift was made.
 
-    `normalised`: to mean one in every batch, as the survey does to compare methods.
+    `normalized`: to mean one in every batch, as the survey does to compare methods.
     """
     phase = Phase(
-        "known", "f", check_count("epochs", epochs), partial(steps.known, weights=weights, normalised=normalised)
+        "known", "f", check_count("epochs", epochs), partial(steps.known, weights=weights, normalized=normalized)
     )
-    options = {"weights": fingerprint(torch.as_tensor(weights)), "normalised": normalised}
+    options = {"weights": fingerprint(torch.as_tensor(weights)), "normalised": normalized}
     return Method("known", {"f": model}, [phase], options)
 
 
@@ -115,7 +115,7 @@ def importance_weighting(
         if what.weights_change:
             return steps.dynamic(networks, task, weigher, seen_by)
         extractor = networks[seen_by] if what.extractor else None
-        return steps.known(networks, task, match_once(task, weigher, extractor), weigher.preset.normalised)
+        return steps.known(networks, task, match_once(task, weigher, extractor), weigher.preset.normalized)
 
     phases.append(Phase(variant, "f", epochs - warm_up, begin))
     name = variant if variant == "IW" else f"{variant}-{'L' if transform == 'loss' else 'F'}"

@@ -51,11 +51,11 @@ def discriminate(networks: Networks, task: Task, penalty: float = 0.0) -> Step:
     if shape != (len(task.X[:2]), 1):
         raise InputError(f"g must have one output a row; {len(task.X[:2])} rows gave a tensor of shape {shape}.")
 
-    penalised = penalty_of(g, penalty)
+    penalized = penalty_of(g, penalty)
 
     def step(batch: Batch) -> tuple[Tensor, None]:
         here, there = g(batch.X)[:, 0], g(batch.target_X)[:, 0]
-        return F.softplus(here).mean() / 2 + F.softplus(-there).mean() / 2 + penalised(), None
+        return F.softplus(here).mean() / 2 + F.softplus(-there).mean() / 2 + penalized(), None
 
     return step
 
@@ -78,13 +78,13 @@ def lower_bound_by_g(
     if freeze is not None:
         freeze()
     unit = 1.0 if g_bound is None else g_bound**2
-    penalised = penalty_of(g, penalty)
+    penalized = penalty_of(g, penalty)
 
     def step(batch: Batch) -> tuple[Tensor, None]:
         with evaluating(f), torch.no_grad():
             losses = task.row_losses(f(batch.X), batch.y).clamp(max=loss_bound)
         here, there = (bounded_ratio(g(X)[:, 0], g_bound) for X in (batch.X, batch.target_X))
-        return upper_bound(here, losses, there, loss_bound) / unit + penalised(), None
+        return upper_bound(here, losses, there, loss_bound) / unit + penalized(), None
 
     return step
 

@@ -1,4 +1,4 @@
-"""What is learnt from, and in which order: tasks, batches and the phases of a method."""
+"""What is learned from, and in which order: tasks, batches and the phases of a method."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Labelled source rows and target rows, all on one device.
+    """Labeled source rows and target rows, all on one device.
 
     Parameters
     ----------

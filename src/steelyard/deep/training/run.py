@@ -1,4 +1,4 @@
-"""A trial while it is trained: its settings, its rows, its optimisers, one step and one epoch of it."""
+"""A trial while it is trained: its settings, its rows, its optimizers, one step and one epoch of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steelyard.deep.training.phases import Batch, Method, Phase, Step, Task
 from steelyard.deep.training.steps import evaluating
 from steelyard.errors import InputError, NotFiniteError, ParameterError
 
-Optimiser = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+Optimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
 
 def constant(epoch: int) -> float:
@@ -30,7 +30,7 @@ class Settings:
 
     Parameters
     ----------
-    optimiser : parameters to an optimiser; each network has its own
+    optimizer : parameters to an optimizer; each network has its own
     schedule : epoch of a network to a factor of its learning rate
     batch_size : rows of the source in a step; the last rows of an epoch that fill no batch are left out
     target_batch_size : rows of the target in a step, drawn without replacement; None is `batch_size`. Where there are
@@ -38,17 +38,17 @@ class Settings:
     summed : the weighted losses of a batch are summed, as in the authors' code; else averaged
     """
 
-    optimiser: Optimiser
+    optimizer: Optimizer
     schedule: Callable[[int], float] = constant
     batch_size: int = 256
     target_batch_size: int | None = None
     summed: bool = False
 
     def __post_init__(self) -> None:
-        if not callable(self.optimiser):
+        if not callable(self.optimizer):
             raise ParameterError(
-                f"optimiser must be a function from parameters to an optimiser, as each network has its own; got "
-                f"{type(self.optimiser).__name__}. Try lambda parameters: torch.optim.SGD(parameters, lr=0.1)."
+                f"optimizer must be a function from parameters to an optimizer, as each network has its own; got "
+                f"{type(self.optimizer).__name__}. Try lambda parameters: torch.optim.SGD(parameters, lr=0.1)."
             )
         check_count("batch_size", self.batch_size)
         if self.target_batch_size is not None:
@@ -91,9 +91,9 @@ class Run:
         self.target_batch_size = min(settings.target_batch_size or settings.batch_size, len(task.target_X))
         self.n_steps = len(task.y) // self.batch_size
         learners = [name for name in method.networks if any(phase.learns == name for phase in method.phases)]
-        # Of all parameters: which are frozen may change from phase to phase, and the optimiser's state must not.
-        self.optimisers = {name: settings.optimiser(list(method.networks[name].parameters())) for name in learners}
-        self.rates = {name: [float(g["lr"]) for g in o.param_groups] for name, o in self.optimisers.items()}
+        # Of all parameters: which are frozen may change from phase to phase, and the optimizer's state must not.
+        self.optimizers = {name: settings.optimizer(list(method.networks[name].parameters())) for name in learners}
+        self.rates = {name: [float(g["lr"]) for g in o.param_groups] for name, o in self.optimizers.items()}
         self._make_capturable()
         self.epochs_of = dict.fromkeys(learners, 0)
         self.phase: Phase | None = None
@@ -107,8 +107,8 @@ class Run:
         self.losses = torch.zeros(self.n_steps, device=self.device)
 
     def _make_capturable(self) -> None:
-        for optimiser in self.optimisers.values():
-            for group in optimiser.param_groups:
+        for optimizer in self.optimizers.values():
+            for group in optimizer.param_groups:
                 if "capturable" in group:
                     group["capturable"] = self.device.type == "cuda"
 
@@ -138,7 +138,7 @@ class Run:
         torch.manual_seed(seed + 1)  # dropout and random weights
         name, factor = self.phase.learns, self.settings.schedule(self.epochs_of[self.phase.learns])
         changed = False
-        for group, rate in zip(self.optimisers[name].param_groups, self.rates[name], strict=True):
+        for group, rate in zip(self.optimizers[name].param_groups, self.rates[name], strict=True):
             changed |= group["lr"] != rate * float(factor)
             group["lr"] = rate * float(factor)
         return changed
@@ -154,7 +154,7 @@ class Run:
             wanted.copy_(chance.topk(self.target_batch_size, dim=1, sorted=False).indices)
 
     def step(self) -> None:
-        """Gradients of one batch, and a move of the optimiser."""
+        """Gradients of one batch, and a move of the optimizer."""
         assert self.phase is not None
         assert self.step_of is not None
         losses, weights = self.step_of(self._batch())
@@ -172,7 +172,7 @@ class Run:
         learns = [p for p in network.parameters() if p.requires_grad]
         for p, gradient in zip(learns, torch.autograd.grad(objective, learns, allow_unused=True), strict=True):
             p.grad = gradient
-        self.optimisers[self.phase.learns].step()
+        self.optimizers[self.phase.learns].step()
         self.losses.index_copy_(0, self.counter, objective.detach()[None].to(self.losses))
         self.counter += 1
 
@@ -204,7 +204,7 @@ class Run:
             "phase": self.phase.name,
             "learns": name,
             "loss": float(self.losses.mean()),
-            "learning_rate": float(self.optimisers[name].param_groups[0]["lr"]),
+            "learning_rate": float(self.optimizers[name].param_groups[0]["lr"]),
         }
         if self.has_weights:
             entry |= weight_statistics(self.seen)
@@ -226,8 +226,8 @@ class Run:
                 name: [[key, list(p.shape)] for key, p in network.state_dict().items()]
                 for name, network in method.networks.items()
             },
-            "optimisers": {
-                name: [type(o).__name__, *map(_plain, o.param_groups)] for name, o in self.optimisers.items()
+            "optimizers": {
+                name: [type(o).__name__, *map(_plain, o.param_groups)] for name, o in self.optimizers.items()
             },
             "row_losses": getattr(task.row_losses, "__qualname__", type(task.row_losses).__name__),
             "seed": int(self.trial.seed),
@@ -238,7 +238,7 @@ class Run:
                     float(self.settings.schedule(epoch))
                     for epoch in range(sum(phase.epochs for phase in method.phases if phase.learns == name))
                 ]
-                for name in self.optimisers
+                for name in self.optimizers
             },
             "data": checkpoint.fingerprint(task.X, task.y, task.target_X, task.target_y),
             "renewed": self.trial.renew is not None,
@@ -249,7 +249,7 @@ class Run:
         trial = self.trial
         return {
             "networks": {name: network.state_dict() for name, network in trial.method.networks.items()},
-            "optimisers": {name: optimiser.state_dict() for name, optimiser in self.optimisers.items()},
+            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
             "epochs_of": self.epochs_of,
             "log": trial.log,
             "rows": trial.rows,
@@ -260,8 +260,8 @@ class Run:
         """As it was when `state` was taken."""
         for name, network in self.trial.method.networks.items():
             network.load_state_dict(state["networks"][name])
-        for name, optimiser in self.optimisers.items():
-            optimiser.load_state_dict(state["optimisers"][name])
+        for name, optimizer in self.optimizers.items():
+            optimizer.load_state_dict(state["optimizers"][name])
         self._make_capturable()
         self.epochs_of = state["epochs_of"]
         self.trial.log[:] = state["log"]

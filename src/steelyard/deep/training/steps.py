@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from steelyard.deep.dynamic import DynamicWeights
-from steelyard.deep.reweight import learnt_weights, mean_one
+from steelyard.deep.reweight import learned_weights, mean_one
 from steelyard.deep.training.phases import Batch, Networks, Step, Task
 from steelyard.errors import InputError, WeightError
 
@@ -41,7 +41,7 @@ def random(networks: Networks, task: Task) -> Step:
 
 
 def clean_only(networks: Networks, task: Task) -> Step:
-    """The labelled target rows and nothing else."""
+    """The labeled target rows and nothing else."""
     model = networks["f"]
     task.target_labels()
 
@@ -52,8 +52,8 @@ def clean_only(networks: Networks, task: Task) -> Step:
     return step
 
 
-def known(networks: Networks, task: Task, weights: Tensor, normalised: bool = False) -> Step:
-    """Weights that stay, one for each source row; `normalised` to mean one in every batch, or as they are."""
+def known(networks: Networks, task: Task, weights: Tensor, normalized: bool = False) -> Step:
+    """Weights that stay, one for each source row; `normalized` to mean one in every batch, or as they are."""
     model = networks["f"]
     weights = torch.as_tensor(weights).detach()
     if weights.shape != task.y.shape:
@@ -64,19 +64,19 @@ def known(networks: Networks, task: Task, weights: Tensor, normalised: bool = Fa
 
     def step(batch: Batch) -> tuple[Tensor, Tensor]:
         chosen = weights.index_select(0, batch.rows)
-        return task.row_losses(model(batch.X), batch.y), mean_one(chosen) if normalised else chosen
+        return task.row_losses(model(batch.X), batch.y), mean_one(chosen) if normalized else chosen
 
     return step
 
 
-def learnt(networks: Networks, task: Task) -> Step:
+def learned(networks: Networks, task: Task) -> Step:
     """Learning to reweight: rows count as much as a step on them would lower the loss on the target."""
     model = networks["f"]
     task.target_labels()
 
     def step(batch: Batch) -> tuple[Tensor, Tensor]:
         assert batch.target_y is not None
-        weights = learnt_weights(model, task.row_losses, (batch.X, batch.y), (batch.target_X, batch.target_y))
+        weights = learned_weights(model, task.row_losses, (batch.X, batch.y), (batch.target_X, batch.target_y))
         return task.row_losses(model(batch.X), batch.y), weights
 
     return step
