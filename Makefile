@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # The published data sets, where they lie beside the checkout; tests that need them say so and skip elsewhere.
 export STEELYARD_DATA ?= $(abspath $(wildcard ../shared/data))
 
-.PHONY: demo test test-core lint bench clean
+.PHONY: demo test test-core test-oldest lint bench reproduce clean
 
 demo: $(VENV)/.core
 	$(BIN)/steelyard demo
@@ -18,10 +18,18 @@ test: $(VENV)/.full
 test-core: $(VENV)/.test-core
 	$(BIN)/python -m pytest -n auto
 
+# The oldest versions of the dependencies that pyproject.toml allows, in an environment of its own.
+test-oldest: $(VENV)/.oldest/.ready
+	$(VENV)/.oldest/bin/python -m pytest -n auto
+
 lint: $(VENV)/.full
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# TABLE=toy and the like; without it the list of tables and studies. ARGS="--set rule=best" and the like.
+reproduce: $(VENV)/.full
+	$(BIN)/python -m experiments $(TABLE) $(ARGS)
 
 # OLD=FOLDER, a checkout of an older commit: this one's ratio estimators are timed beside its, too.
 bench: $(VENV)/.bench/.ready
@@ -44,13 +52,18 @@ $(VENV)/.test-core: $(VENV)/.core
 # PyTorch by its exact version first: that is the CPU build where there is one, and later requirements are met by it.
 $(VENV)/.full: $(VENV)/.core
 	$(PIP) torch==2.13.0
-	$(PIP) --editable '.[deep,vine,discrepancy,tables,distributed,dev]'
+	$(PIP) --editable '.[deep,vine,discrepancy,tables,distributed,experiments,dev]'
+	@touch $@
+
+$(VENV)/.oldest/.ready: $(VENV)/bin/python pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv $(VENV)/.oldest
+	$(VENV)/.oldest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt --editable '.[dev]'
 	@touch $@
 
 # The peers are measured, not used: they have an environment of their own.
 $(VENV)/.bench/.ready: $(VENV)/bin/python benchmarks/requirements.txt pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)/.bench
-	$(VENV)/.bench/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable .
+	$(VENV)/.bench/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable '.[experiments]'
 	for peer in cvxopt==1.3.3 adapt==0.4.5; do \
 	  $(VENV)/.bench/bin/python -m pip install --quiet --disable-pip-version-check $$peer || echo "$$peer does not install here: measured without it"; \
 	done

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 OPTIONAL = {
     "torch": ["src/steelyard/deep/*", "src/steelyard/causal/*"],
-    "numba": ["src/steelyard/deep/_matching/line.py"],
+    "numba": ["src/steelyard/deep/_matching/line.py", "src/steelyard/deep/_matching/pair_quantile.py"],
     "triton": ["src/steelyard/deep/_matching/triton_*.py"],
 }
 collect_ignore_glob = [name for package, names in OPTIONAL.items() if find_spec(package) is None for name in names]

@@ -120,14 +120,14 @@ def stream(quick: bool) -> list[Row]:
     if seconds is not None:
         unit = _exp_and_rank_update()
         row.note = (
-            f"{seconds / n / 9 * 1e9:.0f} ns a row and width, {seconds / n / 9 / unit:.2f} × one exp and rank update"
+            f"{seconds / n / 9 * 1e9:.0f} ns per row and width, {seconds / n / 9 / unit:.2f} × one exp and rank update"
         )
     say(f"  stream: {row}")
     return [row]
 
 
 def _exp_and_rank_update() -> float:
-    """Seconds a row for one exponential and one rank update of a block of 512 rows by 100 centers."""
+    """Seconds per row for one exponential and one rank update of a block of 512 rows by 100 centers."""
     rows = np.random.default_rng(0).standard_normal((512, 10))
     distances = squared_distances(rows, rows[:100])
     kernel, total = np.empty_like(distances), np.zeros((100, 100), order="F")

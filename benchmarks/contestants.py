@@ -85,7 +85,7 @@ RULSIF_PEERS = [Contestant("densratio", densratio_rulsif, of_densratio)]
 
 def steelyard_kmm(ridge: float) -> Callable[..., Any]:
     def run(source: np.ndarray, target: np.ndarray, width: float) -> np.ndarray:
-        fit = KMM(width=width, ridge=ridge, standardize=False, random_state=0).fit(source, target=target)
+        fit = KMM(width=width, reg=ridge, standardize=False, random_state=0).fit(source, target=target)
         return fit.weights_ * fit.raw_mean_
 
     return run

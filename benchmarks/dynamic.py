@@ -13,7 +13,6 @@ import platform
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +20,33 @@ import numpy as np
 import torch
 from sklearn.metrics import roc_auc_score
 
+from experiments.studies.authors_weights import AUTHORS_SOLVER, authors_weights, kernels, piqp_weights
 from steelyard.datasets import label_noise, load_images
-from steelyard.deep import DynamicWeights, Settings, Task, Trial, train
+from steelyard.deep import DynamicWeights
 from steelyard.deep.nets import LeNet5, ResNet32
-from steelyard.deep.training import methods
-from steelyard.deep.training.graphs import Captured
-from steelyard.deep.training.phases import Batch, Method, Networks, Phase, Step
-from steelyard.deep.training.run import Run
+from steelyard.deep.training import (
+    Batch,
+    History,
+    Phase,
+    TrainingConfig,
+    TrainingData,
+    TrainingMethod,
+    TrainingRun,
+    methods,
+    train,
+)
+from steelyard.deep.training.graphs import CapturedSteps
+from steelyard.deep.training.phases import Networks, Step
+from steelyard.deep.training.trainer import Trainer
 from steelyard.errors import DataNotFoundError
+from steelyard.target import Target
 
 BATCH = 256
-AUTHORS_SOLVER = "cvxopt" if find_spec("cvxopt") else "piqp"
 NOISE_SEED = 100  # the authors', whatever the seed of the run
 
 
-def fashion(seed: int, device: str) -> tuple[Task, tuple[torch.Tensor, torch.Tensor], np.ndarray, str]:
-    """The authors' task: 60,000 rows with noise of 0.4, of which 1,000 are clean and known to be; test; wrong rows."""
+def fashion(seed: int, device: str) -> tuple[TrainingData, tuple[torch.Tensor, torch.Tensor], np.ndarray, str]:
+    """The authors' data: 60,000 rows with noise of 0.4, of which 1,000 are clean and known to be; test; wrong rows."""
     try:
         images, held_out = load_images("fashion_mnist", "train"), load_images("fashion_mnist", "test")
         X, y, test_X, test_y, what = images.X, images.y, held_out.X, held_out.y, "Fashion-MNIST"
@@ -52,7 +62,7 @@ def fashion(seed: int, device: str) -> tuple[Task, tuple[torch.Tensor, torch.Ten
     wrong[clean] = np.nan
     rows, labels = pixels(X, device), torch.tensor(noisy).long().to(device)
     return (
-        Task(rows, labels, rows[clean], labels[clean]),
+        TrainingData(rows, labels, Target(rows[clean], labels[clean])),
         (pixels(test_X, device), torch.tensor(test_y).long().to(device)),
         wrong,
         what,
@@ -63,82 +73,43 @@ def pixels(X: np.ndarray, device: str) -> torch.Tensor:
     return (torch.tensor(X).float() / 255).to(device)
 
 
-def authors_settings() -> Settings:
-    return Settings(
+def authors_config() -> TrainingConfig:
+    return TrainingConfig(
         lambda parameters: torch.optim.SGD(parameters, lr=3e-4, weight_decay=1e-4),
-        schedule=lambda epoch: 0.1 ** (epoch // 100),
-        summed=True,
+        lr_schedule=lambda epoch: 0.1 ** (epoch // 100),
+        reduction="sum",
     )
 
 
-def with_validation_forward(networks: Networks, task: Task) -> Step:
+def with_validation_forward(networks: Networks, data: TrainingData) -> Step:
     """Plain training that also looks at a validation batch, and does nothing with what it sees."""
     model = networks["f"]
 
     def step(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         with torch.no_grad():
-            task.row_losses(model(batch.target_X), batch.target_y)
-        losses = task.row_losses(model(batch.X), batch.y)
+            data.row_losses(model(batch.X_target), batch.y_target)
+        losses = data.row_losses(model(batch.X), batch.y)
         return losses, torch.ones_like(losses)
 
     return step
 
 
-def by_the_authors(networks: Networks, task: Task) -> Step:
+def by_the_authors(networks: Networks, data: TrainingData) -> Step:
     """As their code does it: losses to the host, the quantile pair by pair, a quadratic program, weights back."""
     model = networks["f"]
 
     def step(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         with torch.no_grad():
-            goal = task.row_losses(model(batch.target_X), batch.target_y).cpu().numpy()
-        losses = task.row_losses(model(batch.X), batch.y)
+            goal = data.row_losses(model(batch.X_target), batch.y_target).cpu().numpy()
+        losses = data.row_losses(model(batch.X), batch.y)
         weights = authors_weights(losses.detach().cpu().numpy(), goal)
         return losses, torch.tensor(weights).to(losses)
 
     return step
 
 
-def authors_weights(train_losses: np.ndarray, validation_losses: np.ndarray) -> np.ndarray:
-    z, v = train_losses.astype(float), validation_losses.astype(float)
-    distances = [abs(z[i] - z[j]) for i in range(len(z)) for j in range(i + 1, len(z))]
-    return quadratic_program(*kernels(z, v, np.quantile(distances, 0.01), 1e-5))
-
-
-def kernels(z: np.ndarray, v: np.ndarray, gamma: float, ridge: float) -> tuple[np.ndarray, np.ndarray]:
-    kernel = np.exp(-gamma * (z[:, None] - z) ** 2) + ridge * np.eye(len(z))
-    return kernel, len(z) / len(v) * np.exp(-gamma * (z[:, None] - v) ** 2).sum(axis=1)
-
-
-def quadratic_program(kernel: np.ndarray, linear: np.ndarray) -> np.ndarray:
-    """cvxopt as the authors have it, or piqp where that is not installed."""
-    if AUTHORS_SOLVER == "piqp":
-        return piqp_weights(kernel, linear)
-    from cvxopt import matrix, solvers
-
-    n = len(linear)
-    solvers.options["show_progress"] = False
-    sides = np.concatenate([np.full(n, 50.0), np.zeros(n), [2 * n - np.sqrt(n), -np.sqrt(n)]])
-    matrices = np.vstack([np.eye(n), -np.eye(n), np.ones(n), -np.ones(n)])
-    found = solvers.qp(matrix(kernel), matrix(-linear), matrix(matrices), matrix(sides))
-    return np.array(found["x"]).ravel()
-
-
 def piqp_from_losses(z: np.ndarray, v: np.ndarray, gamma: float, ridge: float) -> np.ndarray:
     return piqp_weights(*kernels(z, v, gamma, ridge))
-
-
-def piqp_weights(kernel: np.ndarray, linear: np.ndarray) -> np.ndarray:
-    """piqp's dense solver, bounds as bounds, at its own tolerances (1e-8 absolute, 1e-9 relative)."""
-    import piqp
-
-    n = len(linear)
-    solver = piqp.DenseSolver()
-    slab = np.ones((1, n))
-    sides = np.array([np.sqrt(n)]), np.array([2 * n - np.sqrt(n)])
-    solver.setup(kernel, -linear, None, None, slab, *sides, np.zeros(n), np.full(n, 50.0))
-    if solver.solve() != piqp.PIQP_SOLVED:
-        raise RuntimeError("piqp did not solve the problem")
-    return solver.result.x
 
 
 class Report:
@@ -157,28 +128,30 @@ class Report:
         self.say()
 
 
-def losses_of_a_batch(task: Task, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def losses_of_a_batch(data: TrainingData, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Losses of LeNet-5 after an epoch of plain training on a few thousand rows, and of validation rows."""
     torch.manual_seed(seed)
     model = LeNet5()
-    some = Task(task.X[:20480].cpu(), task.y[:20480].cpu(), task.target_X.cpu(), task.target_y.cpu())
-    train(Trial(methods.baseline("uniform", model, 1), some), Settings(lambda p: torch.optim.Adam(p, lr=2e-3)))
+    some = TrainingData(data.X[:20480].cpu(), data.y[:20480].cpu(), Target(data.X_target.cpu(), data.y_target.cpu()))
+    train(
+        TrainingRun(methods.baseline("uniform", model, 1), some), TrainingConfig(lambda p: torch.optim.Adam(p, lr=2e-3))
+    )
     with torch.no_grad():
         return tuple(
             some.row_losses(model(X[:4096]), y[:4096]).double().numpy()
-            for X, y in ((some.X[20480 - 4096 :], some.y[20480 - 4096 :]), (some.target_X, some.target_y))
+            for X, y in ((some.X[20480 - 4096 :], some.y[20480 - 4096 :]), (some.X_target, some.y_target))
         )
 
 
-def weight_estimation_on_cpu(report: Report, task: Task, repeats: int) -> None:
+def weight_estimation_on_cpu(report: Report, data: TrainingData, repeats: int) -> None:
     """Our weights and piqp's on the same batches, in turn; the times and the objective."""
     from steelyard.deep._matching.line import match  # needs numba, which is for CPUs
 
-    here, there = losses_of_a_batch(task, seed=1000)
+    here, there = losses_of_a_batch(data, seed=1000)
     rng = np.random.default_rng(1000)
     report.say(f"## Weights of one batch on a CPU, {BATCH} + {BATCH} losses, one thread, {repeats} batches\n")
     rows = []
-    for preset, ridge in (("normalised", 1e-3), ("authors", 1e-5)):
+    for preset, ridge in (("normalized", 1e-3), ("authors", 1e-5)):
         dynamic = DynamicWeights(preset=preset)
         times: dict[str, list[float]] = {"ours": [], "piqp": [], "theirs": []}
         gaps = []
@@ -228,11 +201,11 @@ def seconds(run: Callable[[], Any], repeats: int = 1) -> float:
     return float(np.median(found))
 
 
-def contestants(make: Callable[[], torch.nn.Module], preset: str) -> dict[str, Method]:
+def contestants(make: Callable[[], torch.nn.Module], preset: str) -> dict[str, TrainingMethod]:
     """Methods whose steps are measured, each with a network of its own."""
 
-    def one(name: str, begin: Any) -> Method:
-        return Method(name, {"f": make()}, [Phase(name, "f", 1, begin)])
+    def one(name: str, begin: Any) -> TrainingMethod:
+        return TrainingMethod(name, {"f": make()}, [Phase(name, "f", 1, begin)])
 
     return {
         "plain": methods.baseline("uniform", make(), 1),
@@ -243,17 +216,17 @@ def contestants(make: Callable[[], torch.nn.Module], preset: str) -> dict[str, M
     }
 
 
-def begun(method: Method, task: Task, settings: Settings) -> Run:
-    run = Run(Trial(method, task), settings)
-    run.begin_phase(method.phases[-1])
-    run.begin_epoch(0)
-    return run
+def begun(method: TrainingMethod, data: TrainingData, config: TrainingConfig) -> Trainer:
+    trainer = Trainer(TrainingRun(method, data), config)
+    trainer.begin_phase(method.phases[-1])
+    trainer.begin_epoch(0)
+    return trainer
 
 
-def steps_on_cpu(report: Report, task: Task, repeats: int) -> None:
+def steps_on_cpu(report: Report, data: TrainingData, repeats: int) -> None:
     """One step of each, in turn."""
     report.say(f"## One step on a CPU, LeNet-5, batches of {BATCH}, {torch.get_num_threads()} threads\n")
-    runs = {name: begun(m, task, authors_settings()) for name, m in contestants(LeNet5, "authors").items()}
+    runs = {name: begun(m, data, authors_config()) for name, m in contestants(LeNet5, "authors").items()}
     times: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run.step()
@@ -287,42 +260,44 @@ def _many(go: Callable[[], Any], repeats: int) -> None:
     torch.cuda.synchronize()
 
 
-def replays(runs: list[Run], repeats: int) -> float:
+def replays(runs: list[Trainer], repeats: int) -> float:
     """Seconds of one captured step of these runs side by side."""
-    captured = Captured([run.step for run in runs])
+    captured = CapturedSteps([run.step for run in runs])
     return on_the_card(captured.replay, repeats, lambda: [run.counter.zero_() for run in runs])
 
 
-def eager(run: Run, repeats: int) -> float:
+def eager(run: Trainer, repeats: int) -> float:
     return on_the_card(run.step, repeats, run.counter.zero_)
 
 
-def steps_on_gpu(report: Report, task: Task) -> None:
+def steps_on_gpu(report: Report, data: TrainingData) -> None:
     """Captured steps of LeNet-5, alone and five side by side; of ResNet-32; and the weights alone."""
     report.say(f"## One step on {torch.cuda.get_device_name()}, batches of {BATCH}\n")
     made = contestants(lambda: LeNet5().to("cuda"), "authors")
-    settings = authors_settings()
-    rows = [["LeNet-5, plain, not captured", f"{1e3 * eager(begun(made['plain'], task, settings), 100):.3f}", ""]]
-    slow = begun(made.pop("authors' formula"), task, settings)
+    config = authors_config()
+    rows = [["LeNet-5, plain, not captured", f"{1e3 * eager(begun(made['plain'], data, config), 100):.3f}", ""]]
+    slow = begun(made.pop("authors' formula"), data, config)
     rows.append(["LeNet-5, authors' formula", f"{1e3 * eager(slow, 5):.1f}", ""])
-    alone = {name: replays([begun(method, task, settings)], 200) for name, method in made.items()}
+    alone = {name: replays([begun(method, data, config)], 200) for name, method in made.items()}
     base = alone["plain + validation forward"]
     rows += [[f"LeNet-5, {name}", f"{1e3 * t:.3f}", f"{t / base:.2f}"] for name, t in alone.items()]
     for k in (5, 10):
         many = [methods.importance_weighting(LeNet5().to("cuda"), 1, preset="authors") for _ in range(k)]
-        t = replays([begun(method, task, settings) for method in many], 200)
-        rows.append([f"LeNet-5, dynamic weights, {k} trials side by side", f"{1e3 * t:.3f}", f"{t / base:.2f}"])
+        t = replays([begun(method, data, config) for method in many], 200)
+        rows.append([f"LeNet-5, dynamic weights, {k} runs side by side", f"{1e3 * t:.3f}", f"{t / base:.2f}"])
     color = torch.rand(4096, 3, 32, 32, device="cuda")
-    other = Task(color, torch.arange(4096, device="cuda") % 10, color[:1000], torch.arange(1000, device="cuda") % 10)
-    adam = Settings(lambda parameters: torch.optim.Adam(parameters, lr=5e-4))
-    deep = contestants(lambda: ResNet32().to("cuda"), "normalised")
+    other = TrainingData(
+        color, torch.arange(4096, device="cuda") % 10, Target(color[:1000], torch.arange(1000, device="cuda") % 10)
+    )
+    adam = TrainingConfig(lambda parameters: torch.optim.Adam(parameters, lr=5e-4))
+    deep = contestants(lambda: ResNet32().to("cuda"), "normalized")
     found = {name: replays([begun(deep[name], other, adam)], 14) for name in list(deep)[:3]}
     rows += [[f"ResNet-32, {name}", f"{1e3 * t:.2f}", ""] for name, t in found.items()]
     report.table(["step", "ms", "times plain + validation forward"], rows)
     report.say("## Weights of one batch alone, as a graph\n")
     rows = []
     for transform in ("loss", "features"):
-        for preset in ("normalised", "authors"):
+        for preset in ("normalized", "authors"):
             t = weights_alone(transform, preset)
             rows.append([transform, preset, f"{1e3 * t:.3f}", f"{t / found['dynamic weights']:.1%}"])
     report.table(["transform", "preset", "ms", "share of the ResNet-32 step"], rows)
@@ -339,7 +314,7 @@ def weights_alone(transform: str, preset: str) -> float:
         parts = [rng.normal(size=(BATCH, 64)) for _ in range(2)]
         inputs = [torch.tensor(part, device="cuda", dtype=torch.float32) for part in parts]
         inputs += [torch.arange(BATCH, device="cuda") % 10] * 2
-    return on_the_card(Captured([lambda: dynamic(*inputs)]).replay, 200)
+    return on_the_card(CapturedSteps([lambda: dynamic(*inputs)]).replay, 200)
 
 
 def as_the_authors_train(report: Report, epochs: int, seeds: list[int], device: str) -> None:
@@ -348,39 +323,39 @@ def as_the_authors_train(report: Report, epochs: int, seeds: list[int], device: 
     ``python -m experiments label-noise`` trains the other methods beside it.
     """
     report.say(f"## LeNet-5 as the authors train, symmetric noise 0.4, {epochs} epochs\n")
-    tasks = {seed: fashion(seed, device) for seed in seeds}
+    draws = {seed: fashion(seed, device) for seed in seeds}
 
-    def trained(epochs: int, seeds: list[int]) -> tuple[list[Trial], float]:
-        trials = [authors_trial(epochs, seed, tasks[seed], device) for seed in seeds]
-        return trials, seconds(partial(train, trials, authors_settings()))
+    def trained(epochs: int, seeds: list[int]) -> tuple[list[History], float]:
+        runs = [authors_run(epochs, seed, draws[seed], device) for seed in seeds]
+        start = time.perf_counter()
+        return train(runs, authors_config()), time.perf_counter() - start
 
     alone, took = trained(epochs, seeds[:1])
-    last = alone[0].log[-1]["accuracy"]["test"]
-    report.say(f"One trial alone, tests after every epoch included: {took:.1f} s, last {last:.2%}.\n")
+    last = alone[0].epochs[-1]["accuracy"]["test"]
+    report.say(f"One run alone, tests after every epoch included: {took:.1f} s, last {last:.2%}.\n")
     early, _ = trained(min(10, epochs), seeds)
-    separated = {trial.seed: f"{separation(trial, tasks[trial.seed][2]):.3f}" for trial in early}
-    trials, took = trained(epochs, seeds)
+    separated = [f"{separation(history, draws[seed][2]):.3f}" for seed, history in zip(seeds, early, strict=True)]
+    histories, took = trained(epochs, seeds)
     rows, every = [], []
-    for trial in trials:
-        found = np.array([entry["accuracy"]["test"] for entry in trial.log])
+    for seed, history, auc in zip(seeds, histories, separated, strict=True):
+        found = np.array([entry["accuracy"]["test"] for entry in history.epochs])
         every.append([*(found[min(k, epochs) - 1] for k in (10, 26)), found.max(), found[-1], found[-10:].mean()])
-        rows.append([str(trial.seed), *(f"{100 * a:.2f}" for a in every[-1]), separated[trial.seed]])
+        rows.append([str(seed), *(f"{100 * a:.2f}" for a in every[-1]), auc])
     rows.append(["mean", *(f"{100 * a:.2f}" for a in np.mean(every, axis=0)), ""])
-    report.say(f"{len(seeds)} trials side by side, {took:.1f} s:\n")
+    report.say(f"{len(seeds)} runs side by side, {took:.1f} s:\n")
     head = ["seed", "after 10, %", "after 26", "best", "last", "mean of the last ten", "AUC of the weights after 10"]
     report.table(head, rows)
 
 
-def authors_trial(epochs: int, seed: int, made: Any, device: str) -> Trial:
+def authors_run(epochs: int, seed: int, made: Any, device: str) -> TrainingRun:
     torch.manual_seed(seed)
     method = methods.importance_weighting(LeNet5().to(device), epochs, preset="authors", warm_up=1)
-    return Trial(method, made[0], seed=seed, watch={"test": made[1]})
+    return TrainingRun(method, made[0], seed=seed, eval_sets={"test": made[1]})
 
 
-def separation(trial: Trial, wrong: np.ndarray) -> float:
+def separation(history: History, wrong: np.ndarray) -> float:
     """Chance that an intact row outweighs a mislabeled one, validation rows left out."""
-    weights = np.full(len(wrong), np.nan)
-    weights[trial.rows.flatten().cpu().numpy()] = trial.weights.flatten().cpu().numpy()
+    weights = history.row_weights().numpy()
     kept = np.isfinite(weights) & np.isfinite(wrong)
     return float(roc_auc_score(wrong[kept] == 0, weights[kept]))
 
@@ -395,16 +370,16 @@ def main() -> None:
     chosen = parser.parse_args()
     report = Report()
     report.say(f"PyTorch {torch.__version__}, Python {platform.python_version()}\n")
-    task, _, _, what = fashion(1000, chosen.device)
+    data, _, _, what = fashion(1000, chosen.device)
     report.say(f"Images: {what}.\n")
     if chosen.device == "cpu":
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        weight_estimation_on_cpu(report, task, chosen.repeats)
+        weight_estimation_on_cpu(report, data, chosen.repeats)
         torch.set_num_threads(threads)
-        steps_on_cpu(report, task, chosen.repeats)
+        steps_on_cpu(report, data, chosen.repeats)
     else:
-        steps_on_gpu(report, task)
+        steps_on_gpu(report, data)
     if chosen.epochs:
         as_the_authors_train(report, chosen.epochs, chosen.seeds, chosen.device)
     if chosen.out is not None:

@@ -33,18 +33,18 @@ def seconds(run: Callable[[], Any], repeats: int) -> float:
 def count_coefficients(n: int, dtype: Any) -> tuple[int, int]:
     """Coefficients, per row, that had to be computed, summed over the grid and the blocks; and grid points skipped."""
     rows = points = 0
-    original = module.Ridge.back
+    original = module.RegularizedInverse.back
 
     def counting(self: Any, reg: int, centers: Any) -> Any:
         nonlocal rows, points
         rows, points = rows + len(centers), points + 1
         return original(self, reg, centers)
 
-    module.Ridge.back = counting  # type: ignore[method-assign]
+    module.RegularizedInverse.back = counting  # type: ignore[method-assign]
     try:
         fit(n, dtype)
     finally:
-        module.Ridge.back = original  # type: ignore[method-assign]
+        module.RegularizedInverse.back = original  # type: ignore[method-assign]
     blocks = -(-n // module.PAIR_BLOCK)
     return rows // blocks, WIDTHS * REGS - points // blocks
 

@@ -218,16 +218,16 @@ def report(folder: Path) -> None:
 
 
 def draw(rows: Rows, path: Path) -> None:
-    """CPU seconds against the number of rows, one line a contestant."""
-    from matplotlib.figure import Figure
+    """CPU seconds against the number of rows, one line for each contestant."""
+    from experiments.engine.pictures import new_figure, save_figure
 
-    figure = Figure(figsize=(10, 5), layout="constrained")
+    figure = new_figure(10, 5)
     for axes, method in zip(figure.subplots(1, 2), ("RuLSIF", "KMM"), strict=True):
         series: dict[str, dict[int, float]] = {}
         for r in rows:
             if r["case"].startswith(method) and r["cpu_seconds"] and r["d"] == "5" and r["threads"] == "1":
                 series.setdefault(r["contestant"], {})[int(r["n"])] = float(r["cpu_seconds"])
-        # Ours first, in blue; peers in warm and grey tones.
+        # Ours first, in blue; peers in warm and gray tones.
         names = sorted(series, key=lambda name: (not name.startswith("Steelyard"), name))
         colors = ["#1d3557", "#457b9d", "#d1495b", "#edae49", "#66717e", "#8d5a97", "#2e2e2e"]
         if sum(name.startswith("Steelyard") for name in names) == 1:
@@ -238,10 +238,9 @@ def draw(rows: Rows, path: Path) -> None:
             axes.loglog(x, y, "o-" if ours else "s--", color=color, label=name, linewidth=2 if ours else 1)
         axes.set(xlabel="rows in each domain (d = 5)", ylabel="CPU seconds", title=method)
         axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
         if series:
             axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The survey's tables and our own studies, each by one command: ``python -m experiments``."""
+"""The survey's tables and studies of our own, each by one command: ``python -m experiments``."""
+
+from typing import Any
 
 from experiments import (
     benchmark,
@@ -13,8 +15,23 @@ from experiments import (
     toy,
 )
 from experiments.engine.cells import Experiment
+from experiments.engine.study import Study
+from experiments.kernel_classifiers import EIWERMClassifier, ERMClassifier, RIWERMClassifier
+from experiments.kernel_regressors import EIWERMRegressor, ERMRegressor, RIWERMRegressor
+from experiments.studies import class_prior_losses, cvxopt_weights, gasoline_variants, weights_on_tables
 
-EXPERIMENTS: dict[str, Experiment] = {
+__all__ = [
+    "EXPERIMENTS",
+    "STUDIES",
+    "EIWERMClassifier",
+    "EIWERMRegressor",
+    "ERMClassifier",
+    "ERMRegressor",
+    "RIWERMClassifier",
+    "RIWERMRegressor",
+]
+
+EXPERIMENTS: dict[str, Experiment[Any, Any]] = {
     e.name: e
     for e in (
         toy.EXPERIMENT,
@@ -28,4 +45,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         calibration.EXPERIMENT,
         choice.EXPERIMENT,
     )
+}
+STUDIES: dict[str, Study] = {
+    s.name: s
+    for s in (weights_on_tables.STUDY, class_prior_losses.STUDY, cvxopt_weights.STUDY, gasoline_variants.STUDY)
 }

@@ -1,21 +1,24 @@
-"""Do the tests of `diagnose` keep their level, see what they should, and are its verdicts right?"""
+"""Do the tests of `diagnose` keep their level, do they have power, and are its recommendations right?"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import Ridge
 
-from experiments.engine.cells import Cell, Experiment, Setting, Settings, stream
-from experiments.engine.drawing import draw_rates
+from experiments.engine.cells import Cell, Condition, Experiment, Setting, Settings, stream
 from experiments.engine.page import Entry, Section
+from experiments.engine.pictures import Picture
 from experiments.engine.summary import Summary
+from experiments.kernel_drawing import draw_rates
 from steelyard._typing import FloatArray
+from steelyard.diagnostics.columns import column_shifts
 from steelyard.diagnostics.conditional import class_conditional_test, concept_test
-from steelyard.diagnostics.findings import column_shifts, diagnose
+from steelyard.diagnostics.findings import diagnose
 from steelyard.diagnostics.two_sample import classifier_test, mmd_test
 from steelyard.model_selection.performance import target_performance
 from steelyard.tables import as_frame
@@ -39,21 +42,15 @@ def outcome(X: FloatArray, rng: Rng) -> FloatArray:
 
 TESTS: dict[str, Callable[[FloatArray, FloatArray, Rng], float]] = {
     "classifier": lambda X, T, rng: classifier_test(X, T, rng).p_value,
-    "MMD": lambda X, T, rng: mmd_test(X, T, rng).p_value,
+    "mmd": lambda X, T, rng: mmd_test(X, T, rng).p_value,
     "columns": lambda X, T, rng: column_shifts(as_frame(X), as_frame(T))[0].p_value,
 }
 
 
-def rejects(data: str, test: str, n: int, rng: Rng) -> bool:
-    """Whether a test of x rejects at 5 %."""
-    X, T = gaussians(rng, n, shift=0.5 if data == "half a standard deviation" else 0.0)
-    return TESTS[test](X, T, rng) < LEVEL
-
-
-def rejects_labels(test: str, n: int, rng: Rng) -> bool:
-    """Whether a test of labels rejects where it should not: y given x, and x given y, are the same in both domains."""
+def rejects_labels(given_x: bool, n: int, rng: Rng) -> bool:
+    """Whether a test of labels rejects although y given x, or x given y, is the same in both domains."""
     domain = np.repeat([0.0, 1.0], n)
-    if test == "y given x":
+    if given_x:
         rows = np.concatenate(gaussians(rng, n, shift=0.5))
         return concept_test(rows, outcome(rows, rng)[:, None], domain, rng).p_value < LEVEL
     y = (rng.random(2 * n) < np.where(domain == 1, 0.7, 0.4)).astype(np.float64)
@@ -121,85 +118,146 @@ def _one_of_many(rng: Rng) -> tuple[Any, Any]:
     return (X, None), (T, None)
 
 
-def _copied_rows(rng: Rng) -> tuple[Any, Any]:
+def _duplicated(rng: Rng) -> tuple[Any, Any]:
     X, T = gaussians(rng, 500, shift=0.5)
     return (np.repeat(X, 3, axis=0), None), (np.repeat(T, 3, axis=0), None)
 
 
-def _copied_without_shift(rng: Rng) -> tuple[Any, Any]:
+def _duplicated_without_shift(rng: Rng) -> tuple[Any, Any]:
     X, T = gaussians(rng, 500)
     return (np.repeat(X, 3, axis=0), None), (np.repeat(T, 3, axis=0), None)
 
 
-VERDICTS: dict[str, tuple[Callable[[Rng], tuple[Any, Any]], set[str]]] = {
-    "no shift": (_no_shift, {"no weighting"}),
-    "mild": (_mild, {"flattened", "relative"}),
-    "strong": (_strong, {"relative"}),
-    "disjoint": (_disjoint, {"collect data"}),
-    "heavy tails": (_heavy_tails, {"relative"}),
-    "label shift": (_label_shift, {"label"}),
-    "concept shift": (_concept_shift, {"concept"}),
-    "one column of 200": (_one_of_many, {"x0"}),
-    "copied rows, mild": (_copied_rows, {"flattened", "relative"}),
-    "copied rows, no shift": (_copied_without_shift, {"no weighting"}),
+@dataclass(frozen=True)
+class Scene:
+    """Made-up tables, the findings that are right for them, and the finding that counts."""
+
+    label: str
+    make: Callable[[Rng], tuple[Any, Any]]
+    allowed: frozenset[str]
+    finding: str = "recommendation"  # or the kind of shift, or the column that differs most
+    stream_name: str = ""
+
+
+def _scene(label: str, make: Callable[[Rng], tuple[Any, Any]], *allowed: str, **options: str) -> Scene:
+    return Scene(label, make, frozenset(allowed), **options)
+
+
+SCENES: dict[str, Scene] = {
+    "none": _scene("no shift", _no_shift, "no weighting"),
+    "mild": _scene("mild", _mild, "flattened", "relative"),
+    "strong": _scene("strong", _strong, "relative"),
+    "disjoint": _scene("disjoint", _disjoint, "collect data"),
+    "heavy_tails": _scene("heavy tails", _heavy_tails, "relative"),
+    "label": _scene("label shift", _label_shift, "label", finding="kind"),
+    "concept": _scene("concept shift", _concept_shift, "concept", finding="kind"),
+    "one_of_200": _scene("one column of 200", _one_of_many, "x0", finding="column"),
+    "duplicated": _scene(
+        "duplicated rows, mild", _duplicated, "flattened", "relative", stream_name="copied rows, mild"
+    ),
+    "duplicated_none": _scene(
+        "duplicated rows, no shift", _duplicated_without_shift, "no weighting", stream_name="copied rows, no shift"
+    ),
 }
 
 
-def right(scene: str, rng: Rng) -> bool:
-    """Whether the verdict is right: the recommendation, the kind of shift, or the column that is named."""
-    make, allowed = VERDICTS[scene]
-    (X, y), (T, y_target) = make(rng)
+def right(scene: Scene, rng: Rng) -> bool:
+    """Whether the finding is right: the recommendation, the kind of shift, or the column that differs most."""
+    (X, y), (T, y_target) = scene.make(rng)
     found = diagnose(X, y, target=Target(T, y_target), random_state=int(rng.integers(2**31)))
-    if "shift" in scene and y is not None:
-        return found.kind in allowed and found.recommendation == "not by x"
-    return (found.columns[0].name if scene == "one column of 200" else found.recommendation) in allowed
+    if scene.finding == "kind":
+        return found.kind in scene.allowed and found.recommendation == "not by x"
+    return (found.columns[0].name if scene.finding == "column" else found.recommendation) in scene.allowed
 
 
-RATES = {
-    "no shift": list(TESTS),
-    "half a standard deviation": list(TESTS),
-    "no shift given the rest": ["y given x", "x given y"],
-    "interval of the target risk": ["covers"],
-    "verdict": list(VERDICTS),
+@dataclass(frozen=True)
+class Situation:
+    """A group of rates: its name on the page, the rate that was asked for, and its tests or scenes."""
+
+    label: str
+    asked: str
+    methods: tuple[str, ...]
+
+
+LABELS = {
+    "classifier": "classifier",
+    "mmd": "MMD",
+    "columns": "columns",
+    "y_given_x": "y given x",
+    "x_given_y": "x given y",
+    "covers": "covers",
+    **{name: scene.label for name, scene in SCENES.items()},
+}
+SITUATIONS: dict[str, Situation] = {
+    "no_shift": Situation("no shift", "0.02 to 0.08", tuple(TESTS)),
+    "half_sd": Situation("half a standard deviation", "at least 0.90", tuple(TESTS)),
+    "conditional": Situation("no shift given the rest", "0.02 to 0.08", ("y_given_x", "x_given_y")),
+    "interval": Situation("interval of the target risk", "0.90 to 0.99", ("covers",)),
+    "verdict": Situation("verdict", "at least 0.90", tuple(SCENES)),
 }
 
 
-def compute(cell: Cell, settings: Settings, seed: int) -> float:
+@dataclass(frozen=True)
+class Data(Condition):
+    """A group of rates, by its name in `SITUATIONS`."""
+
+    name: str
+
+    @property
+    def label(self) -> str:
+        """Name on the page."""
+        return SITUATIONS[self.name].label
+
+
+@dataclass(frozen=True)
+class Method(Condition):
+    """A test or a scene, by its name in `LABELS`."""
+
+    name: str
+
+    @property
+    def label(self) -> str:
+        """Name on the page."""
+        return LABELS[self.name]
+
+    @property
+    def stream_name(self) -> str:
+        """Text that seeds the random streams."""
+        return (SCENES[self.name].stream_name if self.name in SCENES else "") or self.label
+
+
+def compute(cell: Cell[Data, Method], settings: Settings, seed: int) -> float:
     """1 where the test rejects, the interval covers or the verdict is right, else 0."""
-    rng, n = stream(seed, "calibration", cell.data, cell.method, cell.trial), int(settings["rows"])
-    if cell.data == "verdict":
-        return float(right(cell.method, rng))
-    if cell.data == "interval of the target risk":
+    rng = stream(seed, "calibration", cell.data.stream_name, cell.method.stream_name, cell.trial)
+    n, situation, name = int(settings["rows"]), cell.data.name, cell.method.name
+    if situation == "verdict":
+        return float(right(SCENES[name], rng))
+    if situation == "interval":
         return float(covers(n, rng))
-    if cell.data == "no shift given the rest":
-        return float(rejects_labels(cell.method, n, rng))
-    return float(rejects(cell.data, cell.method, n, rng))
+    if situation == "conditional":
+        return float(rejects_labels(name == "y_given_x", n, rng))
+    X, T = gaussians(rng, n, shift=0.5 if situation == "half_sd" else 0.0)
+    return float(TESTS[name](X, T, rng) < LEVEL)
 
 
-def sections(summary: Summary) -> list[Section]:
-    """How often, with what was asked for."""
-    asked = {
-        "no shift": "0.02 to 0.08",
-        "half a standard deviation": "at least 0.90",
-        "no shift given the rest": "0.02 to 0.08",
-        "interval of the target risk": "0.90 to 0.99",
-        "verdict": "at least 0.90",
-    }
+def sections(summary: Summary[Data, Method]) -> list[Section]:
+    """Every rate beside the one that was asked for."""
     lines = [
-        [Entry(row.data), Entry(row.method), Entry(f"{row.mean:.3f}"), Entry(asked[row.data]), Entry(str(row.trials))]
+        [row.data.label, row.method.label, f"{row.mean:.3f}", SITUATIONS[row.data.name].asked, str(row.trials)]
         for row in summary.rows
     ]
-    return [Section("How often", ["situation", "test or scene", "rate", "asked for", "draws"], lines)]
+    header = ["situation", "test or scene", "rate", "asked for", "draws"]
+    return [Section("How often", header, [[Entry(text) for text in line] for line in lines])]
 
 
-def figures(summary: Summary, folder: Path) -> list[Path]:
+def pictures(summary: Summary[Data, Method]) -> list[Picture]:
     """The rates as a picture."""
-    return draw_rates([(f"{row.data}: {row.method}", row.mean, row.trials) for row in summary.rows], folder)
+    rates = [(f"{row.data.label}: {row.method.label}", row.mean, row.trials) for row in summary.rows]
+    return [Picture("rates", partial(draw_rates, rates))]
 
 
 EXPERIMENT = Experiment(
     name="calibration",
-    file="calibration",
     title="Calibration of the diagnosis",
     explains=(
         "Not a table of the survey. How often the tests of `diagnose` reject at 5 % where nothing differs and where "
@@ -208,9 +266,12 @@ EXPERIMENT = Experiment(
         "made-up tables is right. 500 rows on each side."
     ),
     settings={"rows": Setting(500, "rows of each sample (verdicts: always 500)")},
-    data=lambda settings: list(RATES),
-    methods=lambda data: RATES[data],
+    data_class=Data,
+    method_class=Method,
+    data=lambda settings: [*map(Data, SITUATIONS)],
+    methods=lambda data: [*map(Method, SITUATIONS[data.name].methods)],
     compute=compute,
     sections=sections,
-    figures=figures,
+    pictures=pictures,
+    trials=range(400),
 )

@@ -1,4 +1,4 @@
-"""Networks of table 7: trained once for all cells that share them, as one batch, and kept in the user's cache."""
+"""Networks of table 7: trained once, as one batch, for all cells that share them, and kept in the user's cache."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
 
 CONFIGURATIONS = [(h, decay) for h in (10, 20) for decay in (0.01, 0.1)]
 SPLITS = 10
-RECIPE = 1  # to be raised when `steelyard.causal.contrast` trains otherwise: networks of before are then not used
+RECIPE = 1  # to be raised when `steelyard.causal.contrast` trains differently, so that older networks are not used
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How the networks of a column are made.
+    """How the networks of a column are trained.
 
-    `per_split`: one for every configuration and split, as in the authors' records; else some seeds of every
-    configuration that all splits share, as training never sees the target. `leak`: columns are standardised over all
-    rows, those of the test included, as the authors did; else over the source rows.
+    `stream_name` seeds them. `per_split`: one for every configuration and split, as in the authors' records; otherwise
+    some seeds of every configuration, shared by all splits, as training never uses the target. `leak`: columns are
+    standardized over all rows, those of the test included, as the authors did; otherwise over the source rows.
     """
 
+    stream_name: str
     per_split: bool
     leak: bool
     trained: bool = True
@@ -47,23 +48,24 @@ class Kind:
 
 
 KINDS = {
-    "authors": Kind(per_split=True, leak=True),
-    "authors, no leak": Kind(per_split=True, leak=False),
-    "ours": Kind(per_split=False, leak=False),
-    "untrained": Kind(per_split=False, leak=False, trained=False),
-    "linear": Kind(per_split=False, leak=False, linear=True),
+    "authors": Kind("authors", per_split=True, leak=True),
+    # The same starts with and without the leak, so that it alone makes the difference.
+    "authors_no_leak": Kind("authors", per_split=True, leak=False),
+    "ours": Kind("ours", per_split=False, leak=False),
+    "untrained": Kind("untrained", per_split=False, leak=False, trained=False),
+    "linear": Kind("linear", per_split=False, leak=False, linear=True),
 }
 
 
 load_panel = lru_cache(load_gasoline)
 
 
-def standardised(country: str, leak: bool) -> tuple[FloatArray, FloatArray, Scale]:
+def standardized(country: str, leak: bool) -> tuple[FloatArray, FloatArray, Scale]:
     """Source rows, rows of the country, and the scale of both."""
     panel = load_panel()
-    here = panel.country == country
-    scale = scale_of(panel.Z if leak else panel.Z[~here])
-    return scale.to(panel.Z[~here]), scale.to(panel.Z[here]), scale
+    target = panel.country == country
+    scale = scale_of(panel.Z if leak else panel.Z[~target])
+    return scale.standardize(panel.Z[~target]), scale.standardize(panel.Z[target]), scale
 
 
 def countries() -> list[str]:
@@ -72,7 +74,7 @@ def countries() -> list[str]:
 
 
 def networks(kind: str, repetition: int, country: str, split: int, settings: Settings, seed: int) -> list[Mechanisms]:
-    """Candidates of a cell, by checkpoint."""
+    """The networks of a cell, one batch for each checkpoint."""
     from steelyard.causal.mechanism import Mechanisms
 
     folder = train(kind, repetition, settings, seed)
@@ -96,7 +98,7 @@ def networks(kind: str, repetition: int, country: str, split: int, settings: Set
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Networks are small and processes many: threads of PyTorch would only wait for each other."""
+    """Restrict PyTorch to one thread: the networks are small and there are many processes."""
     import torch
 
     threads = torch.get_num_threads()
@@ -120,7 +122,7 @@ def train_all(wanted: Iterable[tuple[str, int]], settings: Settings, seed: int, 
 
 
 def train(kind: str, repetition: int, settings: Settings, seed: int) -> Path:
-    """The folder that has the networks of a kind; they are trained where it is not there."""
+    """The folder of the networks of a kind; they are trained if it does not exist."""
     folder = _folder(kind, repetition, settings, seed)
     if folder.exists():
         return folder
@@ -130,23 +132,22 @@ def train(kind: str, repetition: int, settings: Settings, seed: int) -> Path:
 
     what, names = KINDS[kind], countries()
     panel = load_panel()
-    Z = torch.tensor(np.array([standardised(name, what.leak)[0] for name in names]), dtype=torch.float32)
+    Z = torch.tensor(np.array([standardized(name, what.leak)[0] for name in names]), dtype=torch.float32)
     sources = [panel.country[panel.country != name].tolist() for name in names]
     domain = torch.tensor([[list(dict.fromkeys(each)).index(name) for name in each] for each in sources])
     every = settings["every"] if what.per_split else settings["every_of_ours"]
-    copies = SPLITS if what.per_split else settings["seeds"]
-    if not what.trained:  # as many candidates as the trained ones have
-        copies *= -(-settings["epochs"] // every)
+    n_seeds = SPLITS if what.per_split else settings["seeds"]
+    if not what.trained:  # as many candidates as trained networks have
+        n_seeds *= -(-settings["epochs"] // every)
     starts = []
     for place, name in enumerate(names):
-        # The same starts with and without the leak, so that it alone makes the difference.
-        drawn = stream(seed, "gasoline", kind.removesuffix(", no leak"), repetition, name).integers(
-            2**40, size=(copies, len(CONFIGURATIONS))
+        drawn = stream(seed, "gasoline", what.stream_name, repetition, name).integers(
+            2**40, size=(n_seeds, len(CONFIGURATIONS))
         )
         starts += [
-            Start(place, h, decay, int(one))
+            Start(place, h, decay, int(start_seed))
             for row in drawn
-            for (h, decay), one in zip(CONFIGURATIONS, row, strict=True)
+            for (h, decay), start_seed in zip(CONFIGURATIONS, row, strict=True)
         ]
     with one_torch_thread():
         found = learn(
@@ -183,4 +184,4 @@ def _folder(kind: str, repetition: int, settings: Settings, seed: int) -> Path:
     }
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "steelyard" / "gasoline" / f"{'_'.join(kind.replace(',', '').split())}_{repetition}_{digest}"
+    return cache / "steelyard" / "gasoline" / f"{kind}_{repetition}_{digest}"

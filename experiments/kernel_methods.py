@@ -1,8 +1,8 @@
-"""The baselines of tables 1 and 2: ERM, EIWERM and RIWERM with one-step's own basis, grid, folds and rule.
+"""What the baselines of tables 1 and 2 share: ERM, EIWERM and RIWERM with the basis, grid, folds and rule of one-step.
 
-They differ from one-step in where the weights come from, and in that these weights have mean one while one-step's g
-has not (as in algorithm 1): the same μ smooths one-step less. A greater `largest_reg` gives every method room to
-smooth more.
+They differ from one-step in the origin of the weights, and in that their weights have mean one while the g of
+one-step is not normalized (as in algorithm 1): the same μ smooths one-step less. A greater `largest_reg` lets every
+method smooth more.
 """
 
 from __future__ import annotations
@@ -17,29 +17,37 @@ from steelyard._typing import FloatArray
 from steelyard.errors import ParameterError
 from steelyard.one_step._candidates import Candidates, FixedWeights, Tables
 from steelyard.one_step._selection import ValidationWeights
-from steelyard.one_step.estimators import OneStepClassifier, OneStepRegressor
 from steelyard.ratio import RULSIF, ULSIF
 from steelyard.weights import flatten
 
-STEPS = np.linspace(0, 1, 11)  # of flattening and η
+STEPS = np.linspace(0, 1, 11)  # of the flattening and of η
 
 
-# What the survey leaves open and tables 1 and 2 share.
+# Settings that the survey leaves open and that tables 1 and 2 share.
 OPEN_SETTINGS = {
     "n_centers": Setting(50, "Gaussians of f and of g (the survey's 50)"),
-    "smallest_reg": Setting(1e-4, "least μ of every method, in half decades from there"),
+    "smallest_reg": Setting(1e-4, "smallest μ of every method; the grid has two values in a decade"),
     "largest_reg": Setting(1.0, "greatest μ of every method"),
-    "smallest_ratio_reg": Setting(1e-3, "least λ of one-step, in decades from there"),
+    "smallest_ratio_reg": Setting(1e-3, "smallest λ of one-step; the grid has one value in a decade"),
     "largest_ratio_reg": Setting(10.0, "greatest λ of one-step"),
     "loss_bounds": Setting("1,0.1", "values of m to choose from"),
     "rule": Setting("one-standard-error", "selection rule of every method; or best"),
-    "judge_eta": Setting(0.5, "η of the relative ratio that weighs held-out rows"),
+    "validation_eta": Setting(0.5, "η of the relative density ratio that gives the validation weights"),
     "max_iter": Setting(5, "rounds of one-step"),
 }
 
+# For the pages of tables 1 and 2.
+DIFFERENCE = (
+    "The rows ERM, EIWERM and RIWERM are classes of `experiments` (`ERMRegressor`, `EIWERMClassifier` and so on) that "
+    "take basis, grids, folds and rule from one-step and choose the flattening γ, or η, together with μ, so that they "
+    "differ from one-step in their weights alone. `steelyard.WeightedRegressor` and `steelyard.WeightedClassifier` "
+    "wrap any scikit-learn estimator instead: they weight it once, by a density ratio and a flattening that the user "
+    "gives, and leave its hyperparameters as they are."
+)
+
 
 def estimator(cls: Any, settings: Mapping[str, Any], **options: Any) -> Any:
-    """An estimator with the settings' grids and rule, unless the options say otherwise."""
+    """An estimator with the grids and the rule of the settings, unless the options say otherwise."""
     try:
         bounds = [float(text) for text in settings["loss_bounds"].split(",")]
     except ValueError as error:
@@ -57,7 +65,7 @@ def estimator(cls: Any, settings: Mapping[str, Any], **options: Any) -> Any:
             **options,
         }
     )
-    model._validation_eta = settings["judge_eta"]
+    model._validation_eta = settings["validation_eta"]
     return model
 
 
@@ -67,51 +75,38 @@ def _powers(low: float, high: float, per_decade: int) -> FloatArray:
     return np.asarray(low * 10.0 ** (np.arange(steps + 1) / per_decade))
 
 
-class _FixedWeights:
-    """Mixed into a one-step estimator: the weights are there before the predictor is fitted."""
+class WithFixedWeights:
+    """Mixed into a one-step estimator: the weights are fixed before the predictor is fitted."""
+
+    def _weightings(self, validation: ValidationWeights) -> FloatArray:
+        """Vectors of weights to choose from, (V, n)."""
+        raise NotImplementedError
 
     def _candidates(self: Any, tables: Tables, validation: ValidationWeights) -> list[Candidates]:
         weightings = self._weightings(validation)
         return [
-            FixedWeights(self._make_loss, tables, width, weightings, self._regs()) for width in self._widths(tables)
+            FixedWeights(self._make_loss, tables, width, weightings, self._reg_grid())
+            for width in self._width_grid(tables)
         ]
 
 
-class _ERM(_FixedWeights):
+class ERMWeights(WithFixedWeights):
+    """Uniform weights."""
+
     def _weightings(self, validation: ValidationWeights) -> FloatArray:
         return np.ones((1, len(validation.source)))
 
 
-class _EIWERM(_FixedWeights):
+class EIWERMWeights(WithFixedWeights):
+    """Weights of uLSIF, raised to several powers."""
+
     def _weightings(self, validation: ValidationWeights) -> FloatArray:
         weights = validation.fit(ULSIF)
         return np.stack([flatten(weights, flattening, validation.source.mass) for flattening in STEPS])
 
 
-class _RIWERM(_FixedWeights):
+class RIWERMWeights(WithFixedWeights):
+    """Weights of RuLSIF with several η."""
+
     def _weightings(self, validation: ValidationWeights) -> FloatArray:
         return np.stack([validation.fit(RULSIF, float(eta)) for eta in STEPS])
-
-
-class ERMRegressor(_ERM, OneStepRegressor):
-    """Plain empirical risk minimisation."""
-
-
-class EIWERMRegressor(_EIWERM, OneStepRegressor):
-    """uLSIF's weights to the power of a flattening that is chosen."""
-
-
-class RIWERMRegressor(_RIWERM, OneStepRegressor):
-    """RuLSIF's weights with an η that is chosen."""
-
-
-class ERMClassifier(_ERM, OneStepClassifier):
-    """Plain empirical risk minimisation."""
-
-
-class EIWERMClassifier(_EIWERM, OneStepClassifier):
-    """uLSIF's weights to the power of a flattening that is chosen."""
-
-
-class RIWERMClassifier(_RIWERM, OneStepClassifier):
-    """RuLSIF's weights with an η that is chosen."""

@@ -32,9 +32,8 @@ def test_importing_loads_nothing_heavy():
     assert loaded == by_sklearn
 
 
-# Imported and not declared, because every version of what is declared brings it along. Triton comes with PyTorch where
-# it can run; `steelyard.deep` does without it elsewhere.
-BROUGHT_BY = {"joblib": "scikit-learn", "markupsafe": "jinja2", "triton": "torch"}
+# Imported and not declared: Triton comes with PyTorch where it can run, and `steelyard.deep` does without it elsewhere.
+BROUGHT_BY = {"triton": "torch"}
 
 
 def imported(path):

@@ -185,7 +185,7 @@ def test_weights_arrive_under_that_name(estimator, routing, toy):
 @pytest.mark.parametrize("flattening", [0, 0.5, 1])
 def test_an_estimator_without_weights_is_refused_by_name(flattening, toy):
     X, y, X_target, _ = toy
-    with pytest.raises(NotWeightableError, match=r"KNeighborsRegressor takes no row weights.*sample_weight"):
+    with pytest.raises(NotWeightableError, match=r"KNeighborsRegressor takes no sample weights.*sample_weight"):
         WeightedRegressor(KNeighborsRegressor(), flattening=flattening).fit(X, y, target=Target(X_target))
 
 

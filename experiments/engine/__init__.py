@@ -1,1 +1,1 @@
-"""What computes, stores, sums up and prints the cells of an experiment."""
+"""The engine of the experiments: it computes, stores, summarizes and prints the cells of a table."""

@@ -1,90 +1,198 @@
-"""What a table of the survey is made of: cells, each with a random stream of its own."""
+"""The parts of a table: cells with structured conditions, settings, and one random stream for each cell."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from types import NoneType
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
 from steelyard.errors import ParameterError
 
 Settings = Mapping[str, Any]
+Arrays = dict[str, Any]
 
 
-@dataclass(frozen=True, order=True)
-class Cell:
+@dataclass(frozen=True)
+class Condition:
+    """The fields that identify the data, or the method, of a cell.
+
+    Subclasses are frozen dataclasses whose fields are texts, numbers, booleans or None. Every name on a page is made
+    from the fields; nothing reads a name back.
+    """
+
+    @property
+    def label(self) -> str:
+        """Name on pages and in messages."""
+        raise NotImplementedError
+
+    @property
+    def stream_name(self) -> str:
+        """Text that seeds random streams. It must stay when a label is reworded, or the cells are other cells."""
+        return self.label
+
+
+D = TypeVar("D", bound=Condition)
+M = TypeVar("M", bound=Condition)
+C = TypeVar("C", bound=Condition)
+
+
+@dataclass(frozen=True)
+class Named(Condition):
+    """A condition that is nothing but its name."""
+
+    name: str
+
+    @property
+    def label(self) -> str:
+        """The name itself."""
+        return self.name
+
+
+def columns(cls: type[Condition], side: str) -> dict[str, str]:
+    """Columns of a condition in a CSV file, by field; the field `name` has the column of its side, data or method."""
+    return {each.name: side if each.name == "name" else each.name for each in fields(cls)}
+
+
+def texts(condition: Condition) -> list[str]:
+    """Texts of the fields in a CSV file. A field that has its default is left empty."""
+    found = []
+    for each in fields(condition):
+        value = getattr(condition, each.name)
+        text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
+        found.append("" if value == each.default else text)
+    return found
+
+
+def read_condition(cls: type[C], found: Sequence[str]) -> C:
+    """A condition from the texts of its fields."""
+    hints, values = get_type_hints(cls), {}
+    for each, text in zip(fields(cls), found, strict=True):
+        if not text and each.default is not MISSING:
+            continue
+        (kind,) = (kind for kind in get_args(hints[each.name]) or (hints[each.name],) if kind is not NoneType)
+        values[each.name] = text == "yes" if kind is bool else kind(text)
+    return cls(**values)
+
+
+@dataclass(frozen=True)
+class Cell(Generic[D, M]):
     """One method on one draw of one data set."""
 
-    data: str
-    method: str
+    data: D
+    method: M
     trial: int
+
+    @property
+    def label(self) -> str:
+        """Names of the data and of the method."""
+        return f"{self.data.label}: {self.method.label}"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the survey does not say: the value used, and why or what else there is."""
+    """A choice that the survey leaves open: the value used, and the reason or the alternatives."""
 
     default: Any
     meaning: str
 
 
+def _same(method: Any) -> Any:
+    return method
+
+
 @dataclass(frozen=True)
-class Experiment:
-    """A table: its cells, how one is computed, and how the result is laid out."""
+class Experiment(Generic[D, M]):
+    """A table: its cells, how one is computed, and how the results are laid out."""
 
     name: str
-    file: str  # stem of the files it writes
     title: str
     explains: str
     settings: Mapping[str, Setting]
-    data: Callable[[Settings], list[str]]  # the data sets, variants included
-    methods: Callable[[str], list[str]]  # those of a data set
-    compute: Callable[[Cell, Settings, int], float] | None  # the error of a cell; None for those that train together
+    data_class: type[D]
+    method_class: type[M]
+    data: Callable[[Settings], list[D]]  # the data sets, variants of their draws included
+    methods: Callable[[D], list[M]]  # the methods that are run on a data set
     sections: Callable[[Any], list[Any]]  # the tables to print, from a `Summary`
-    figures: Callable[[Any, Path], list[Path]]  # pictures beside the plot of the table
-    prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda settings: settings  # reads what settings point to
-    controls: frozenset[str] = frozenset()  # methods that are shown but do not compete for best
-    printed_as: Mapping[str, str] = field(default_factory=dict)  # methods whose printed column has another name
-    trials: int = 100
-    # What must be there before cells are computed side by side: cells, settings, seed, processes.
+    pictures: Callable[[Any], list[Any]]  # the pictures to draw, from a `Summary`
+    compute: Callable[[Cell[D, M], Settings, int], float] | None = None  # the error of a cell; None for deep tables
+    variants: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # other settings that have a page, by name
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] = _same  # replaces settings that name a file by its content
+    controls: frozenset[M] = frozenset()  # methods that are shown but do not compete for best
+    printed_as: Callable[[M], M | None] = _same  # which column of the survey's table a method is compared with
+    trials: range = range(100)  # the trials that are reported
+    # Computed before the cells that share it: cells, settings, seed, number of processes.
     before: Callable[[Any, Settings, int, int], None] | None = None
-    # Deep tables: what trains the trials of a method on a data set side by side, and which groups come first.
-    job: Callable[[str, str, list[int], Settings, int, str], Any] | None = None
-    urgency: Callable[[str, str], int] = lambda data, method: 0
+    # Arrays that pictures need beside the trials; computed once and stored with the curves.
+    drawn: Callable[[Settings, int], Arrays] | None = None
+    # Deep tables: trains the trials of a method on a data set together; groups of low urgency number come first.
+    job: Callable[[D, M, list[int], Settings, int, str], Any] | None = None
+    urgency: Callable[[D, M], int] = lambda data, method: 0
 
-    def cells(self, settings: Settings, trials: range) -> list[Cell]:
-        """Every cell, trial by trial, so that an unfinished run has whole trials."""
+    @property
+    def folder(self) -> str:
+        """Name of the folder of the results."""
+        return self.name.replace("-", "_")
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns that identify the conditions of a cell."""
         return [
-            Cell(data, method, trial)
-            for trial in trials
-            for data in self.data(settings)
-            for method in self.methods(data)
+            *columns(self.data_class, "data").values(),
+            *columns(self.method_class, "method").values(),
         ]
+
+    def conditions(self, found: Sequence[str]) -> tuple[D, M]:
+        """Data and method from the texts of their columns."""
+        split = len(fields(self.data_class))
+        data, method = found[:split], found[split:]
+        return read_condition(self.data_class, data), read_condition(self.method_class, method)
+
+    def groups(self, settings: Settings) -> list[tuple[D, M]]:
+        """Every data set with every method that is run on it."""
+        return [(data, method) for data in self.data(settings) for method in self.methods(data)]
+
+    def cells(self, settings: Settings, trials: range) -> list[Cell[D, M]]:
+        """Every cell, trial by trial, so that an unfinished run has whole trials."""
+        groups = self.groups(settings)
+        return [Cell(data, method, trial) for trial in trials for data, method in groups]
 
     def settled(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Settings with the given ones replaced, each as the type of its default."""
-        unknown = sorted(set(given) - set(self.settings))
-        if unknown:
-            raise ParameterError(
-                f"{self.name} has no setting {unknown[0]!r}; it has {', '.join(self.settings) or 'none'}."
-            )
-        values = {name: setting.default for name, setting in self.settings.items()}
-        for name, text in given.items():
-            values[name] = _parse(name, text, values[name])
-        return self.prepare(values)
+        return self.prepare(parse_settings(self.name, self.settings, given))
+
+    def variant(self, settings: Settings) -> str:
+        """Name of these settings: empty for the default ones, the key for settings that have no name."""
+        if settings == self.settled({}):
+            return ""
+        for name, given in self.variants.items():
+            if settings == self.settled(given):
+                return name
+        return settings_key(settings)
+
+
+def settings_key(settings: Settings) -> str:
+    """Eight digits that identify settings."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def parse_settings(owner: str, settings: Mapping[str, Setting], given: Mapping[str, str]) -> dict[str, Any]:
+    """Default values with the given texts in place of some of them."""
+    unknown = sorted(set(given) - set(settings))
+    if unknown:
+        raise ParameterError(f"{owner} has no setting {unknown[0]!r}; it has {', '.join(settings) or 'none'}.")
+    values = {name: setting.default for name, setting in settings.items()}
+    return values | {name: _parse(name, text, values[name]) for name, text in given.items()}
 
 
 def _parse(name: str, text: str, default: Any) -> Any:
     words = {"true": True, "yes": True, "false": False, "no": False}
     try:
-        if isinstance(default, bool):
-            return words[text.lower()]
-        return type(default)(text)
+        return words[text.lower()] if isinstance(default, bool) else type(default)(text)
     except (KeyError, ValueError) as error:
         kind = "yes or no" if isinstance(default, bool) else f"a value like {default!r}"
         raise ParameterError(f"{name}={text} cannot be read; {kind} is needed.") from error
@@ -94,26 +202,3 @@ def stream(seed: int, *identity: str | int) -> np.random.Generator:
     """A random stream that depends on the seed and an identity alone, never on the order of cells or the worker."""
     text = "/".join(map(str, (seed, *identity)))
     return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little"))
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A cell of the survey's own table."""
-
-    mean: float
-    sd: float
-    seconds: float | None = None
-
-
-def printed(name: str) -> dict[tuple[str, str], Printed]:
-    """The survey's numbers, by data set and method; none where the survey has no such table."""
-    path = Path(__file__).parent.parent / "printed" / name
-    if not path.is_file():
-        return {}
-    with path.open(encoding="utf-8") as file:
-        return {
-            (row["data"], row["method"]): Printed(
-                float(row["mean"]), float(row["sd"]), float(row["seconds"]) if row.get("seconds") else None
-            )
-            for row in csv.DictReader(file)
-        }

@@ -1,4 +1,4 @@
-"""Cells of the deep tables: the trials of a method train side by side, stop at a deadline and go on another time."""
+"""Cells of the deep tables: the trials of a method train together, stop at a deadline and resume later."""
 
 from __future__ import annotations
 
@@ -10,90 +10,87 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.engine.cells import Cell, Experiment, Settings
-from experiments.engine.store import CellStore, Outcome
+from experiments.engine.cells import Arrays, Cell, D, Experiment, M, Settings
+from experiments.engine.curves import group_name, keep_arrays, read_arrays
+from experiments.engine.files import work_folder
+from experiments.engine.store import Outcome, TrialStore
 from steelyard._typing import FloatArray
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from steelyard.deep import Settings as Training
-    from steelyard.deep import Trial
-
-Arrays = dict[str, Any]
+    from steelyard.deep.training import History, TrainingConfig, TrainingRun
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """Trials of one method on one data set, how they train, and what is kept of them beside their errors.
+    """Trials of one method on one data set, how they train, and the arrays that are kept beside their errors.
 
-    `per_trial` names what of it has a row a trial; the rest is of the first one. The error is the mean of the last
-    `epochs_judged` epochs.
+    `per_trial` names the arrays that have one row for each trial; the others belong to the first trial. The error is
+    the mean over the last `epochs_averaged` epochs.
     """
 
-    trials: list[Trial]
-    training: Training
-    keep: Callable[[list[Trial]], Arrays]
+    trials: list[TrainingRun]
+    training: TrainingConfig
+    keep: Callable[[list[History]], Arrays]
     per_trial: tuple[str, ...] = ("curves",)
-    epochs_judged: int = 1
+    epochs_averaged: int = 1
 
 
 def run_deep(
-    experiment: Experiment,
-    missing: list[Cell],
+    experiment: Experiment[D, M],
+    missing: list[Cell[D, M]],
     settings: Settings,
     seed: int,
-    store: CellStore,
+    store: TrialStore[D, M],
     folder: Path,
     *,
     device: str,
     minutes: float | None,
     say: Callable[[str], None],
 ) -> None:
-    """Train what is missing, group by group in the order of the experiment, until the minutes are over."""
-    from steelyard.deep import train
+    """Train the missing cells, group by group in the order of the experiment, until the minutes are over."""
+    from steelyard.deep.training import train
 
     assert experiment.job is not None
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    cells = cells_folder(folder, experiment)
-    cells.mkdir(parents=True, exist_ok=True)
-    for place, (data, method) in enumerate(_groups(experiment, missing, settings)):
+    wanted = {(cell.data, cell.method) for cell in missing}
+    groups = [group for group in experiment.groups(settings) if group in wanted]
+    for place, (data, method) in enumerate(sorted(groups, key=lambda group: experiment.urgency(*group))):
         trials = [cell.trial for cell in missing if (cell.data, cell.method) == (data, method)]
-        # The first group gets an epoch at least, so that every call brings the table further.
+        # The first group gets one epoch at least, so that every call brings the table further.
         if place and deadline is not None and time.monotonic() >= deadline:
-            say("The minutes are over. What was computed is stored; the same command goes on from there.")
+            say("The minutes are over. Everything computed so far is stored; the same command resumes.")
             return
-        say(f"{data}: {method}, trials {trials[0]} to {trials[-1]}")
+        say(f"{data.label}: {method.label}, trials {trials[0]} to {trials[-1]}")
         job: Job = experiment.job(data, method, trials, settings, seed, device)
-        state = cells / f"{_file_name(data, method)}_{trials[0]}_to_{trials[-1]}.pt"
-        finished = train(
+        group = group_name(store.key, seed, data, method)
+        work_folder(folder).mkdir(parents=True, exist_ok=True)
+        state = work_folder(folder) / f"{group.replace('/', ';')}_{trials[0]}_to_{trials[-1]}.pt"
+        histories = train(
             job.trials, job.training, checkpoint_path=state, checkpoint_seconds=20, deadline=deadline, progress=True
         )
-        if not finished:
-            say(
-                f"Stopped after epoch {len(job.trials[0].log)} of {job.trials[0].method.epochs}; it goes on from there."
-            )
+        if not histories[0].finished:
+            done = f"{len(histories[0].epochs)} of {job.trials[0].method.epochs}"
+            say(f"Stopped after epoch {done}; the same command resumes.")
             return
-        seconds = sum(entry["seconds"] for entry in job.trials[0].log) / len(trials)
-        stored = sorted(cell.trial for cell in store.outcomes() if (cell.data, cell.method) == (data, method))
-        arrays = {"trials": np.array(trials), **job.keep(job.trials)}
-        before = kept(folder, experiment, data, method)
-        if before is not None and set(stored) <= set(before["trials"].tolist()) and stored:
-            old = np.isin(before["trials"], stored)  # a kill may have left trials that were not stored
-            joined = {key: np.concatenate([before[key][old], arrays[key]]) for key in ("trials", *job.per_trial)}
-            arrays = {**before, **joined}
-        np.savez_compressed(cells / f"{_file_name(data, method)}.npz", **arrays, allow_pickle=False)
-        for number, trial in zip(trials, job.trials, strict=True):
-            last = [entry["accuracy"]["test"] for entry in trial.log[-job.epochs_judged :]]
+        stored = {cell.trial for cell in store.outcomes() if (cell.data, cell.method) == (data, method)}
+        arrays = {"trials": np.array(trials), **job.keep(histories)}
+        keep_arrays(folder, group, _joined(read_arrays(folder, group), stored, arrays, job.per_trial))
+        seconds = sum(entry["seconds"] for entry in histories[0].epochs) / len(trials)
+        for number, history in zip(trials, histories, strict=True):
+            last = [entry["accuracy"]["test"] for entry in history.epochs[-job.epochs_averaged :]]
             wrong = 100 * (1 - sum(last) / len(last))
-            store.put(Cell(data, method, number), Outcome(wrong, round(seconds, 3), int(time.time())))
+            store.put(Cell(data, method, number), Outcome.now(wrong, seconds))
         state.unlink(missing_ok=True)
 
 
-def _groups(experiment: Experiment, missing: list[Cell], settings: Settings) -> list[tuple[str, str]]:
-    wanted = {(cell.data, cell.method) for cell in missing}
-    order = [(data, method) for data in experiment.data(settings) for method in experiment.methods(data)]
-    return sorted((pair for pair in order if pair in wanted), key=lambda pair: experiment.urgency(*pair))
+def _joined(before: Arrays | None, stored: set[int], arrays: Arrays, per_trial: tuple[str, ...]) -> Mapping[str, Any]:
+    """Arrays of the trials stored before and of new ones; a kill may have left trials that were not stored."""
+    if before is None or not stored or not stored <= set(before["trials"].tolist()):
+        return arrays
+    old = np.isin(before["trials"], sorted(stored))
+    return {**before, **{name: np.concatenate([before[name][old], arrays[name]]) for name in ("trials", *per_trial)}}
 
 
 def pixels(images: Any, device: str) -> Tensor:
@@ -110,33 +107,13 @@ def classes(labels: Any, device: str) -> Tensor:
     return torch.tensor(np.asarray(labels)).long().to(device)
 
 
-def curves(trials: list[Trial]) -> FloatArray:
-    """Accuracies (trials, epochs, watched)."""
-    return np.array([[list(entry["accuracy"].values()) for entry in trial.log] for trial in trials], dtype=np.float32)
+def curves(trained: list[History]) -> FloatArray:
+    """Accuracies (trials, epochs, eval sets)."""
+    return np.array(
+        [[list(entry["accuracy"].values()) for entry in history.epochs] for history in trained], dtype=np.float32
+    )
 
 
-def row_weights(trial: Trial) -> FloatArray:
-    """Weight of each source row in the last epoch; NaN where the epoch left it out, or weighed nothing."""
-    found = np.full(len(trial.task.y), np.nan)
-    if trial.rows is not None and trial.weights is not None:
-        found[trial.rows.flatten().cpu().numpy()] = trial.weights.flatten().cpu().numpy()
-    return found
-
-
-def kept(folder: Path, experiment: Experiment, data: str, method: str) -> Mapping[str, Any] | None:
-    """What was kept of a group, or None where it was not run."""
-    path = cells_folder(folder, experiment) / f"{_file_name(data, method)}.npz"
-    if not path.exists():
-        return None
-    with np.load(path) as found:
-        return dict(found)
-
-
-def cells_folder(folder: Path, experiment: Experiment) -> Path:
-    """Where groups leave their files."""
-    return folder / f"{experiment.file}_cells"
-
-
-def _file_name(data: str, method: str) -> str:
-    kept_letters = str.maketrans("", "", ",=()")
-    return "_".join(f"{data} {method}".translate(kept_letters).split())
+def row_weights(history: History) -> FloatArray:
+    """Weight of each source row in the last epoch; NaN where the epoch left it out, or the method has no weights."""
+    return np.asarray(history.row_weights())

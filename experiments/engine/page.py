@@ -1,14 +1,11 @@
-"""A finished table: on the terminal, as CSV, as Markdown, as a picture, with where it comes from."""
+"""A finished table: on the terminal, as Markdown, as CSV and as pictures, with its provenance."""
 
 from __future__ import annotations
 
 import csv
-import json
-import os
-import platform
-from collections.abc import Sequence
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +13,11 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from experiments.engine.cells import Experiment
+from experiments.engine.cells import D, Experiment, M, settings_key, texts
+from experiments.engine.files import locked, replace_file, whole_lines
+from experiments.engine.pictures import save_figure
+from experiments.engine.provenance import note, read_provenance
 from experiments.engine.summary import Row, Summary
-from steelyard import __version__
-from steelyard.errors import OutputError
-
-PACKAGES = ("numpy", "scipy", "scikit-learn")
 
 
 @dataclass(frozen=True)
@@ -64,52 +60,87 @@ def markdown(section: Section, level: int = 3) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(experiment: Experiment, summary: Summary, run: dict[str, Any], folder: Path) -> list[Path]:
-    """CSV, Markdown, provenance and pictures, beside each other."""
-    sections = experiment.sections(summary)
-    stem = folder / experiment.file
-    try:
-        _write_csv(summary.rows, stem.with_suffix(".csv"))
-        provenance = {**run, "settings": dict(summary.settings)}
-        stem.with_suffix(".json").write_text(json.dumps(provenance, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        pictures = experiment.figures(summary, folder)
-        text = [f"# {experiment.title}\n", experiment.explains + "\n", *(markdown(section) for section in sections)]
-        text += [f"![{picture.stem}]({picture.name})\n" for picture in pictures]
-        text.append(
-            f"Made by `python -m experiments {experiment.name}`; version, settings, seed, date and seconds are in "
-            f"{stem.name}.json, every trial is in {stem.name}.sqlite.\n"
-        )
-        stem.with_suffix(".md").write_text("\n".join(text), "utf-8")
-    except OSError as error:
-        raise OutputError(
-            f"Results cannot be written to {folder} ({error}). Give a folder that can be written with --out."
-        ) from error
-    return [stem.with_suffix(suffix) for suffix in (".csv", ".md", ".json")] + pictures
+def page_slug(experiment: Experiment[D, M], settings: Mapping[str, Any], seed: int) -> str:
+    """What tells the files of these settings and this seed from the table's own; empty for these."""
+    return "_".join(part for part in (experiment.variant(settings), f"seed_{seed}" if seed else "") if part)
 
 
-def _write_csv(rows: Sequence[Row], path: Path) -> None:
-    names = ["data", "method", "mean", "sd", "median", "best_or_comparable", "p_value", "trials", "seconds"]
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*names, "paper_mean", "paper_sd", "paper_seconds"])
-        for row in rows:
-            paper = row.paper
-            theirs = ["", "", ""] if paper is None else [paper.mean, paper.sd, paper.seconds or ""]
-            ours = [f"{value:.6g}" for value in (row.mean, row.sd, row.median)]
-            marks = ["yes" if row.best else "no", f"{row.p_value:.3g}", row.trials, f"{row.seconds:.3f}"]
-            writer.writerow([row.data, row.method, *ours, *marks, *theirs])
+def page_name(slug: str) -> str:
+    """File name of a page."""
+    return f"variant_{slug}.md" if slug else "README.md"
 
 
-def environment(device: str | None = None) -> dict[str, Any]:
-    """What this process computes with; `device` where it trains networks."""
-    found: dict[str, Any] = {
-        "versions": {"steelyard": __version__, **{name: version(name) for name in PACKAGES}},
-        "python": platform.python_version(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-    }
-    if device is not None:
-        import torch
+def write(
+    experiment: Experiment[D, M],
+    summary: Summary[D, M],
+    sections: Sequence[Section],
+    seed: int,
+    facts: Mapping[str, Any],
+    folder: Path,
+    *,
+    draw: bool = True,
+) -> list[Path]:
+    """Table, provenance, page and pictures; without `draw` the pictures that are there stay."""
+    key, slug = settings_key(summary.settings), page_slug(experiment, summary.settings, seed)
+    page, pictures = page_name(slug), experiment.pictures(summary)
+    note(folder, experiment.name, key, seed, summary.settings, {"page": page, **facts})
+    files = [f"{slug}_{picture.name}.png".removeprefix("_") for picture in pictures]
+    if draw:
+        for picture, file in zip(pictures, files, strict=True):
+            save_figure(picture.draw(), folder / file)
+    text = [f"# {experiment.title}\n", *_other_settings(slug, facts["changed"]), experiment.explains + "\n"]
+    text += [markdown(section) for section in sections]
+    text += [f"![{picture.name}]({file})\n" for picture, file in zip(pictures, files, strict=True)]
+    text.append(
+        f"Made by `{facts['command']}` (settings {key}). Every trial is in trials.csv, the means are in table.csv; "
+        "settings, seeds, dates, versions and seconds are in provenance.json.\n"
+    )
+    text += [] if slug else _links(folder)
+    with locked(folder):
+        _write_table(experiment, summary.rows, key, seed, folder / "table.csv")
+        replace_file(folder / page, "\n".join(text).encode())
+    return [folder / name for name in (page, "table.csv", "trials.csv", "provenance.json", *files)]
 
-        found["versions"]["torch"] = torch.__version__
-        found["device"] = torch.cuda.get_device_name() if device == "cuda" else "cpu"
-    return found
+
+def _other_settings(slug: str, changed: Mapping[str, str]) -> list[str]:
+    """The settings that differ from those of the table's own page."""
+    if not changed:
+        return [] if not slug else ["The [table](README.md) with another seed.\n"]
+    said = ", ".join(f"{name} = {value}" for name, value in changed.items())
+    return [f"The [table](README.md) with other settings: {said}.\n"]
+
+
+def _links(folder: Path) -> list[str]:
+    """Pages of the same table with other settings or seeds."""
+    entries = [entry for about in read_provenance(folder)["settings"].values() for entry in about["seeds"].values()]
+    pages = {each["page"]: each["command"] for each in entries if each.get("page", "README.md") != "README.md"}
+    if not pages:
+        return []
+    return ["With other settings:\n", *(f"* [{page}]({page}), by `{pages[page]}`" for page in sorted(pages)), ""]
+
+
+def _write_table(experiment: Experiment[D, M], rows: Sequence[Row[D, M]], key: str, seed: int, path: Path) -> None:
+    """Replace the rows of these settings and this seed; the others stay."""
+    header = ["settings", "seed", *experiment.columns, "mean", "sd", "median", "best_or_comparable", "p_value"]
+    header += ["trials", "seconds", "paper_mean", "paper_sd", "paper_seconds"]
+    stored = list(csv.reader(whole_lines(path)))[1:]
+    mine = [[key, str(seed), *texts(row.data), *texts(row.method), *_numbers(row)] for row in rows]
+    others = [row for row in stored if row[:2] != mine[0][:2] and len(row) == len(header)]
+    text = io.StringIO()
+    # Sorted by settings and seed alone: rows of a table keep the table's order.
+    csv.writer(text, lineterminator="\n").writerows([header, *sorted(others + mine, key=lambda row: row[:2])])
+    replace_file(path, text.getvalue().encode())
+
+
+def _numbers(row: Row[D, M]) -> list[str]:
+    paper = row.paper
+    printed = ["", "", ""] if paper is None else [str(paper.mean), str(paper.sd), str(paper.seconds or "")]
+    computed = [f"{value:.6g}" for value in (row.mean, row.sd, row.median)]
+    return [
+        *computed,
+        "yes" if row.best else "no",
+        f"{row.p_value:.3g}",
+        str(row.trials),
+        f"{row.seconds:.3f}",
+        *printed,
+    ]

@@ -1,4 +1,4 @@
-"""Compute what is missing of a table, in parallel, and keep every cell as it comes."""
+"""Compute the missing cells of a table, in parallel, and store every cell as soon as it is computed."""
 
 from __future__ import annotations
 
@@ -11,34 +11,36 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
+from typing import Any
 
 import numpy as np
 
-from experiments.engine.cells import Cell, Experiment, Settings
-from experiments.engine.store import CellStore, Outcome
+from experiments.engine.cells import Cell, D, Experiment, M, Settings
+from experiments.engine.errors import CellError
+from experiments.engine.store import Outcome, TrialStore
 from steelyard._threads import one_blas_thread
-from steelyard.errors import CellError, SteelyardWarning
+from steelyard.errors import SteelyardWarning
 
 
 def run_missing(
-    experiment: Experiment,
-    cells: list[Cell],
+    experiment: Experiment[D, M],
+    cells: list[Cell[D, M]],
     settings: Settings,
     seed: int,
-    store: CellStore,
+    store: TrialStore[D, M],
     *,
     jobs: int,
     advance: Callable[[], None] = lambda: None,
 ) -> None:
-    """Compute the given cells and store each as soon as it is there; `advance` is called after each."""
+    """Compute the given cells and store each as soon as it is computed; `advance` is called after each."""
     for cell, outcome in _outcomes(experiment, cells, settings, seed, jobs):
         store.put(cell, outcome)
         advance()
 
 
 def _outcomes(
-    experiment: Experiment, cells: list[Cell], settings: Settings, seed: int, jobs: int
-) -> Iterator[tuple[Cell, Outcome]]:
+    experiment: Experiment[D, M], cells: list[Cell[D, M]], settings: Settings, seed: int, jobs: int
+) -> Iterator[tuple[Cell[D, M], Outcome]]:
     if jobs == 1 or len(cells) == 1:
         for cell in cells:
             yield cell, compute(experiment.name, cell, settings, seed)
@@ -52,18 +54,20 @@ def _outcomes(
                 yield waiting[done], done.result()
         except BrokenProcessPool as error:
             raise CellError(
-                "A worker was ended from outside, perhaps for memory. What was computed is stored; try fewer --jobs."
+                "A worker was ended from outside, perhaps for memory. The cells computed so far are stored; try fewer "
+                "--jobs."
             ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def compute(name: str, cell: Cell, settings: Settings, seed: int) -> Outcome:
+def compute(name: str, cell: Cell[Any, Any], settings: Settings, seed: int) -> Outcome:
     """One cell, on one BLAS thread, with its CPU seconds."""
     from experiments import EXPERIMENTS
 
-    start = time.process_time()  # of one thread: what else the machine does must not show
+    start = time.process_time()  # CPU time, so that other load on the machine does not count
+    identity = f"{name}, {cell.data.label}, {cell.method.label}, trial {cell.trial}"
     try:
         with one_blas_thread(), warnings.catch_warnings():
             warnings.simplefilter("ignore", SteelyardWarning)  # rough weights are part of the tables
@@ -71,14 +75,14 @@ def compute(name: str, cell: Cell, settings: Settings, seed: int) -> Outcome:
             assert found is not None
             error = found(cell, settings, seed)
     except Exception as problem:
-        raise CellError(f"{name}, {cell.data}, {cell.method}, trial {cell.trial}: {problem}") from problem
+        raise CellError(f"{identity}: {problem}") from problem
     if not np.isfinite(error):
-        raise CellError(f"{name}, {cell.data}, {cell.method}, trial {cell.trial}: the error is {error}.")
-    return Outcome(float(error), round(time.process_time() - start, 3), int(time.time()))
+        raise CellError(f"{identity}: the error is {error}.")
+    return Outcome.now(error, time.process_time() - start)
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever; this one ends with it."""
+    """End this worker with its parent: after a kill of the parent it would wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()

@@ -1,108 +1,86 @@
-"""Computed cells on disk, one by one, so that a killed run goes on where it was."""
+"""Trials on disk: one line for each cell in trials.csv, written as soon as it is computed."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import csv
+import io
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Generic
 
-from experiments.engine.cells import Cell, Settings
+from experiments.engine.cells import Cell, D, Experiment, M, Settings, settings_key, texts
+from experiments.engine.files import append_line, locked, replace_file, whole_lines
 from steelyard.errors import OutputError
-
-# Names are kept once, and dates as seconds since 1970: tables of many cells stay small.
-SCHEMA = """
-create table if not exists runs (id integer primary key, settings text, seed integer, unique (settings, seed));
-create table if not exists names (id integer primary key, data text, method text, unique (data, method));
-create table if not exists environments (run integer, text text, primary key (run, text)) without rowid;
-create table if not exists cells (
-    run integer, name integer, trial integer, error real not null, seconds real not null, date integer not null,
-    primary key (run, name, trial)
-) without rowid;
-"""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a cell came to."""
+    """The error of a cell, and what it took."""
 
     error: float
     seconds: float
-    date: int  # seconds since 1970
+    date: str  # the day, as in 2026-01-31
+
+    @classmethod
+    def now(cls, error: float, seconds: float) -> Outcome:
+        """An outcome of today."""
+        return cls(float(error), round(seconds, 3), datetime.now(UTC).date().isoformat())
 
 
-def settings_key(settings: Settings) -> str:
-    """Cells of other settings are other cells."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+class TrialStore(Generic[D, M]):
+    """The file trials.csv in the folder of a table, which holds the cells of all settings and seeds.
 
+    A line is appended with one write and synchronized, under a lock that all processes share. A kill can leave a torn
+    last line: it is ignored when the file is read and cut off before the next line.
+    """
 
-class CellStore:
-    """An SQLite file in WAL mode: what was stored survives a kill at any moment."""
+    def __init__(self, folder: Path, experiment: Experiment[D, M], settings: Settings, seed: int) -> None:
+        self.folder, self.path, self.experiment = folder, folder / "trials.csv", experiment
+        self.key, self.seed = settings_key(settings), seed
+        self.columns = ["settings", "seed", *experiment.columns, "trial", "error", "seconds", "date"]
 
-    def __init__(self, connection: sqlite3.Connection, settings: Settings, seed: int) -> None:
-        self.connection = connection
-        self.run = self._number("runs", "settings, seed", (settings_key(settings), seed))
+    def outcomes(self) -> dict[Cell[D, M], Outcome]:
+        """Every stored cell of these settings and this seed; of a cell that is there twice, the last one."""
+        found: dict[Cell[D, M], Outcome] = {}
+        conditions: dict[tuple[str, ...], tuple[D, M]] = {}  # every pair is there once for each trial
+        for row in self._rows():
+            if row[:2] == [self.key, str(self.seed)]:
+                pair = tuple(row[2:-4])
+                if pair not in conditions:
+                    conditions[pair] = self.experiment.conditions(pair)
+                found[Cell(*conditions[pair], int(row[-4]))] = Outcome(float(row[-3]), float(row[-2]), row[-1])
+        return found
 
-    def outcomes(self) -> dict[Cell, Outcome]:
-        """Every stored cell of these settings and this seed."""
-        rows = self.connection.execute(
-            "select data, method, trial, error, seconds, date from cells join names on names.id = name where run = ?",
-            (self.run,),
-        )
-        return {Cell(*row[:3]): Outcome(*row[3:]) for row in rows}
-
-    def put(self, cell: Cell, outcome: Outcome) -> None:
+    def put(self, cell: Cell[D, M], outcome: Outcome) -> None:
         """Store one cell, durably."""
-        name = self._number("names", "data, method", (cell.data, cell.method))
-        with self.connection:
-            self.connection.execute(
-                "insert or replace into cells values (?, ?, ?, ?, ?, ?)",
-                (self.run, name, cell.trial, outcome.error, outcome.seconds, outcome.date),
+        row = [self.key, str(self.seed), *texts(cell.data), *texts(cell.method), str(cell.trial)]
+        row += [repr(outcome.error), repr(outcome.seconds), outcome.date]  # digits that give the same numbers back
+        with locked(self.folder):
+            append_line(self.path, _lines([row]), _lines([self.columns]))
+
+    def tidy(self) -> None:
+        """Bring the lines into an order that does not depend on when cells were computed, each cell once."""
+        with locked(self.folder):
+            found = {tuple(row[:-3]): row for row in self._rows()}
+            rows = sorted(found.values(), key=lambda row: (*row[:-4], int(row[-4])))
+            replace_file(self.path, _lines([self.columns, *rows]).encode())
+
+    def _rows(self) -> list[list[str]]:
+        found = list(csv.reader(whole_lines(self.path)))
+        if found and found[0] != self.columns:
+            raise OutputError(
+                f"{self.path} has the columns {','.join(found[0])}; {self.experiment.name} has "
+                f"{','.join(self.columns)}. Move the file away, or give another folder with --out."
             )
-
-    def note_environment(self, environment: Mapping[str, Any]) -> None:
-        """Keep what cells of this run are computed with."""
-        with self.connection:
-            self.connection.execute(
-                "insert or ignore into environments values (?, ?)", (self.run, json.dumps(environment, sort_keys=True))
-            )
-
-    def environments(self) -> list[dict[str, Any]]:
-        """What the cells of this run were computed with."""
-        rows = self.connection.execute("select text from environments where run = ? order by text", (self.run,))
-        return [json.loads(text) for (text,) in rows]
-
-    def _number(self, table: str, columns: str, values: tuple[str | int, ...]) -> int:
-        """The id of a row of a table of names, which is added where it is new."""
-        with self.connection:
-            self.connection.execute(f"insert or ignore into {table} ({columns}) values (?, ?)", values)
-        found = self.connection.execute(f"select id from {table} where ({columns}) = (?, ?)", values).fetchone()
-        return int(found[0])
+        for number, row in enumerate(found, 1):
+            if len(row) != len(self.columns):
+                raise OutputError(f"{self.path}, line {number}, has {len(row)} fields instead of {len(self.columns)}.")
+        return found[1:]
 
 
-@contextmanager
-def open_store(path: Path, settings: Settings, seed: int) -> Iterator[CellStore]:
-    """The store at a path, made where there is none."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path, timeout=60)
-        connection.execute("pragma journal_mode = wal")
-        connection.execute("pragma synchronous = full")
-        connection.executescript(SCHEMA)
-        store = CellStore(connection, settings, seed)
-    except (OSError, sqlite3.Error) as error:
-        raise OutputError(
-            f"Results cannot be written to {path.parent} ({error}). Give a folder that can be written with --out."
-        ) from error
-    try:
-        yield store
-    except sqlite3.Error as error:  # a full disk, a folder that went away
-        raise OutputError(
-            f"{path} could not be written any more ({error}). What was stored before is safe; the same command goes on."
-        ) from error
-    finally:
-        connection.close()  # the last one out folds the log into the file
+def _lines(rows: Iterable[list[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

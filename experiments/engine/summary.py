@@ -1,27 +1,29 @@
-"""From cells to numbers: mean, spread, median, and which methods are best or comparable."""
+"""From cells to numbers: mean, standard deviation, median, and which methods are best or comparable."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import numpy as np
 from scipy.stats import ttest_rel
 
-from experiments.engine.cells import Cell, Experiment, Printed, Settings
+from experiments.engine.cells import Arrays, Cell, D, Experiment, M, Settings
+from experiments.engine.printed import Printed
 from experiments.engine.store import Outcome
 from steelyard._typing import FloatArray
 
 LEVEL = 0.05
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Generic[D, M]):
     """One method on one data set, over all trials."""
 
-    data: str
-    method: str
+    data: D
+    method: M
     mean: float
     sd: float
     median: float
@@ -33,47 +35,48 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
-class Summary:
+class Summary(Generic[D, M]):
     """A whole table."""
 
-    rows: list[Row]
-    errors: dict[tuple[str, str], FloatArray]  # per trial; NaN where one was not run
+    rows: list[Row[D, M]]
+    errors: dict[tuple[D, M], FloatArray]  # of each trial; NaN where one was not run
     settings: Settings
-    folder: Path = Path()  # where groups of trials left more than their errors
-    seed: int = 0
+    paper: Mapping[tuple[D, M], Printed] = field(default_factory=dict)
+    arrays: Mapping[tuple[D, M], Arrays] = field(default_factory=dict)  # of deep tables: curves and weights of a group
+    drawn: Arrays = field(default_factory=dict)  # arrays of pictures that belong to no group
 
-    def row(self, data: str, method: str) -> Row:
+    def row(self, data: D, method: M) -> Row[D, M]:
         """The row of a method on a data set."""
         return next(row for row in self.rows if (row.data, row.method) == (data, method))
 
-    def of(self, data: str) -> list[Row]:
+    def of(self, data: D) -> list[Row[D, M]]:
         """The rows of a data set."""
         return [row for row in self.rows if row.data == data]
 
 
-def paired_p_value(one: FloatArray, other: FloatArray) -> float:
+def paired_p_value(errors: FloatArray, others: FloatArray) -> float:
     """Two-sided paired t-test; 1 where the two are the same in every trial, 0 where they differ by a constant.
 
     Trials that one of the two lacks are left out.
     """
-    both = np.isfinite(one) & np.isfinite(other)
-    one, other = one[both], other[both]
-    difference = one - other
-    if len(one) < 2 or not difference.any():
+    both = np.isfinite(errors) & np.isfinite(others)
+    errors, others = errors[both], others[both]
+    difference = errors - others
+    if len(errors) < 2 or not difference.any():
         return 1.0
     if np.ptp(difference) <= 1e-12 * np.max(np.abs(difference)):
         return 0.0
-    return float(ttest_rel(one, other).pvalue)
+    return float(ttest_rel(errors, others).pvalue)
 
 
-def leader(errors: Mapping[str, FloatArray]) -> str:
-    """The method with the least mean of those that have the most trials: a few lucky ones do not make it."""
+def leader(errors: Mapping[K, FloatArray]) -> K:
+    """The method with the least mean among those that have the most trials, so that a few lucky trials do not win."""
     trials = {method: int(np.isfinite(values).sum()) for method, values in errors.items()}
     most = [method for method, n in trials.items() if n == max(trials.values())]
     return min(most, key=lambda method: float(np.nanmean(errors[method])))
 
 
-def best_and_comparable(errors: Mapping[str, FloatArray]) -> dict[str, tuple[bool, float]]:
+def best_and_comparable(errors: Mapping[K, FloatArray]) -> dict[K, tuple[bool, float]]:
     """For each method whether it is best or comparable, and its p-value against the best.
 
     Nothing is comparable by fewer than three shared trials: a t-test of two finds next to nothing significant.
@@ -87,15 +90,16 @@ def best_and_comparable(errors: Mapping[str, FloatArray]) -> dict[str, tuple[boo
     return found
 
 
-def summarise(
-    experiment: Experiment,
+def summarize(
+    experiment: Experiment[D, M],
     settings: Settings,
     trials: range,
-    outcomes: Mapping[Cell, Outcome],
-    paper: Mapping[tuple[str, str], Printed],
-) -> Summary:
-    """Rows of every data set and method that was run, with as many of the trials as were."""
-    rows, errors, controls = [], {}, experiment.controls
+    outcomes: Mapping[Cell[D, M], Outcome],
+    paper: Mapping[tuple[D, M], Printed],
+) -> Summary[D, M]:
+    """Rows of every data set and method that was run, over those trials that were run."""
+    rows: list[Row[D, M]] = []
+    errors, controls = {}, experiment.controls
     for data in experiment.data(settings):
         ran = {m: [outcomes.get(Cell(data, m, t)) for t in trials] for m in experiment.methods(data)}
         found = {m: [outcome for outcome in each if outcome is not None] for m, each in ran.items()}
@@ -107,20 +111,25 @@ def summarise(
         marks, first = best_and_comparable(contenders), values[leader(contenders)]
         for method in methods:
             best, p = marks.get(method, (False, paired_p_value(values[method], first)))
-            there = np.array([outcome.error for outcome in found[method]])
+            printed_as = experiment.printed_as(method)
             rows.append(
-                Row(
-                    data,
-                    method,
-                    float(there.mean()),
-                    float(there.std(ddof=1)) if len(there) > 1 else 0.0,
-                    float(np.median(there)),
-                    best,
-                    p,
-                    float(np.mean([outcome.seconds for outcome in found[method]])),
-                    len(there),
-                    paper.get((data, experiment.printed_as.get(method, method))),
-                )
+                _row(data, method, found[method], best, p, paper.get((data, printed_as)) if printed_as else None)
             )
             errors[data, method] = values[method]
-    return Summary(rows, errors, settings)
+    return Summary(rows, errors, settings, paper)
+
+
+def _row(data: D, method: M, outcomes: list[Outcome], best: bool, p: float, paper: Printed | None) -> Row[D, M]:
+    errors = np.array([outcome.error for outcome in outcomes])
+    return Row(
+        data,
+        method,
+        float(errors.mean()),
+        float(errors.std(ddof=1)) if len(errors) > 1 else 0.0,
+        float(np.median(errors)),
+        best,
+        p,
+        float(np.mean([outcome.seconds for outcome in outcomes])),
+        len(errors),
+        paper,
+    )

@@ -5,7 +5,7 @@ from steelyard.balance import Balance, cross_fitted_balance
 from steelyard.diagnostics import Findings, diagnose
 from steelyard.model_selection.performance import Performance, target_performance
 from steelyard.model_selection.search import ImportanceWeightedSearchCV, iwcv_score
-from steelyard.one_step.estimators import OneStepClassifier, OneStepRegressor
+from steelyard.one_step import OneStepClassifier, OneStepRegressor
 from steelyard.ratio import KLIEP, KMM, LSIF, RULSIF, ULSIF, AutoRatio, ClassifierRatio, RatioCandidate
 from steelyard.target import Target
 from steelyard.weighted import WeightedClassifier, WeightedRegressor

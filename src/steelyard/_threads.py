@@ -1,4 +1,4 @@
-"""One BLAS or OpenMP thread where it matters."""
+"""Contexts that limit BLAS or OpenMP to one thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _controller() -> ThreadpoolController:
 
 
 class _OneThread:
-    """Counts who is inside: of several threads that fit at once, the last one out gives the threads back."""
+    """Counts the threads inside the context; the last one to leave restores the thread limits."""
 
     def __init__(self, user_api: str) -> None:
         self.lock, self.inside, self.user_api = Lock(), 0, user_api
@@ -31,13 +31,13 @@ class _OneThread:
         with self.lock:
             self.inside -= 1
             if not self.inside and self.limit is not None:
-                _let_any_thread_set_blas()
+                _release_openblas_control()
                 self.limit.restore_original_limits()
-                _let_any_thread_set_blas()
+                _release_openblas_control()
 
 
-def _let_any_thread_set_blas() -> None:
-    """Recent threadpoolctl lets only the thread that set a limit of OpenBLAS lift it; here the last one out does."""
+def _release_openblas_control() -> None:
+    """Let any thread lift the limit of OpenBLAS: recent versions of threadpoolctl allow only the one that set it."""
     clear = getattr(OpenBLASController, "clear_controlling_thread", None)
     if clear is not None:
         clear(force=True)
@@ -49,8 +49,8 @@ _ONE_BLAS_THREAD, _ONE_OPENMP_THREAD = _OneThread("blas"), _OneThread("openmp")
 def one_blas_thread() -> _OneThread:
     """Context in which BLAS runs on the calling thread.
 
-    The products here are small (a block of rows by a hundred centers): handing them to a thread pool costs more
-    than the product, and pools that spin against each other cost more still.
+    The matrix products are small (a block of rows by a hundred centers): dispatching them to a thread pool costs more
+    than the product, and competing pools of several processes cost still more.
     """
     return _ONE_BLAS_THREAD
 
@@ -58,6 +58,6 @@ def one_blas_thread() -> _OneThread:
 def one_openmp_thread() -> _OneThread:
     """Context in which scikit-learn's boosting runs on the calling thread.
 
-    On a few thousand rows its threads wait for each other more than they work, and on a busy machine for minutes.
+    On a few thousand rows its threads spend more time waiting for each other than working; on a busy machine, minutes.
     """
     return _ONE_OPENMP_THREAD

@@ -1,4 +1,4 @@
-"""The one place where inputs are refused: a thin shell over scikit-learn's own validation."""
+"""Validation of inputs and parameters, on top of scikit-learn's own."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from steelyard.errors import (
 from steelyard.target import Target
 
 HOW_TO_CLEAN = (
-    "Clean or impute the rows first, or wrap the method: WeightedRegressor(..., preprocess=SimpleImputer()) "
+    "Clean or impute the rows first, or let the estimator do so: WeightedRegressor(..., preprocess=SimpleImputer()) "
     "treats source and target alike."
 )
 
 
 def forget_fit(estimator: BaseEstimator) -> None:
-    """Delete what an earlier fit left, so that nothing of it can be taken for a result of the next."""
+    """Delete the attributes of an earlier fit, so that they cannot be mistaken for results of the next one."""
     for name in [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]:
         delattr(estimator, name)
 
 
 def check_source(estimator: BaseEstimator, X: Any) -> FloatArray:
-    """Numeric, finite rows; remembers their number and names of columns on the estimator."""
+    """Numeric, finite source rows; stores the number and names of the columns on the estimator."""
     return _check_rows(estimator, X, table="source", reset=True, least=2)
 
 
 def check_new_rows(estimator: BaseEstimator, X: Any, table: str = "table to predict") -> FloatArray:
-    """Rows with the columns that the estimator was fitted on."""
+    """Numeric, finite rows with the columns that the estimator was fitted on."""
     return _check_rows(estimator, X, table=table, reset=False, least=1)
 
 
 def check_block(estimator: BaseEstimator, block: Any, table: str) -> FloatArray:
-    """One block of rows of a table; the first block seen says how many columns there are."""
+    """One block of rows of a table; the first block of a fit sets the number of columns."""
     return _check_rows(estimator, block, table=table, reset=not hasattr(estimator, "n_features_in_"), least=1)
 
 
@@ -58,45 +58,45 @@ def check_target(estimator: BaseEstimator, target: Any, source: Any) -> FloatArr
 
 
 def check_centers(centers: Any, estimator: BaseEstimator) -> FloatArray:
-    """Centers with as many columns as the source; a frame is put into the order of the source's names."""
+    """Centers with the columns of the source; those of a data frame are put in the order of the source."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None and hasattr(centers, "columns"):
         missing = [name for name in names if name not in list(centers.columns)]
         if missing:
-            raise ColumnMismatchError(f"centers lack the columns {missing} of the source.")
+            raise ColumnMismatchError(f"centers lack the columns {missing} of the source; add them.")
         centers = centers[list(names)]
     try:
         rows: FloatArray = check_array(centers, dtype=[np.float64, np.float32], ensure_all_finite=False)
     except (ValueError, TypeError) as error:
-        raise _named(error)(f"centers: {error}{_remedy(error)}") from error
+        raise _input_error(error)(f"centers: {error}{_remedy(error)}") from error
     if rows.shape[1] != estimator.n_features_in_:
         raise ColumnMismatchError(
-            f"centers have {rows.shape[1]} columns, the source {estimator.n_features_in_}; both need the same."
+            f"centers have {rows.shape[1]} columns, the source has {estimator.n_features_in_}; both need the same."
         )
     _check_finite(rows, "centers", None)
     return rows
 
 
 def match_columns(target: Any, source: Any) -> Any:
-    """The target's table, its columns in the order of the source's where both have names."""
+    """The target rows, with columns in the order of the source where both have column names."""
     rows = target.X if isinstance(target, Target) else target
-    theirs, ours = _column_names(rows), _column_names(source)
-    if (theirs is None) != (ours is None):
-        named, plain = ("source", "target") if theirs is None else ("target", "source")
+    source_names, target_names = _column_names(source), _column_names(rows)
+    if (target_names is None) != (source_names is None):
+        named, plain = ("source", "target") if target_names is None else ("target", "source")
         raise ColumnMismatchError(
             f"The {named} is a table with column names, the {plain} has none, so the columns cannot be matched. "
             f"Give both as data frames, or both as arrays whose columns are in the same order."
         )
-    if ours is None or theirs is None or theirs == ours:
+    if source_names is None or target_names is None or target_names == source_names:
         return rows
-    missing = [name for name in ours if name not in theirs]
-    extra = [name for name in theirs if name not in ours]
-    if missing or extra or len(theirs) != len(ours):
+    missing = [name for name in source_names if name not in target_names]
+    extra = [name for name in target_names if name not in source_names]
+    if missing or extra or len(target_names) != len(source_names):
         raise ColumnMismatchError(
             f"Source and target have different columns. Missing from the target: {missing or 'none'}; "
             f"only in the target: {extra or 'none'}. Drop or add columns until both have the same."
         )
-    return rows[ours]
+    return rows[source_names]
 
 
 def _column_names(table: Any) -> list[Any] | None:
@@ -115,12 +115,12 @@ def _check_rows(estimator: BaseEstimator, X: Any, *, table: str, reset: bool, le
             ensure_min_samples=least,
         )
     except (ValueError, TypeError) as error:
-        raise _named(error)(f"{table}: {error}{_remedy(error)}") from error
+        raise _input_error(error)(f"{table}: {error}{_remedy(error)}") from error
     _check_finite(rows, table, _column_names(X))
     return rows
 
 
-def _named(error: Exception) -> type[InputError]:
+def _input_error(error: Exception) -> type[InputError]:
     return InputTypeError if isinstance(error, TypeError) else InputError
 
 
@@ -134,7 +134,7 @@ def _remedy(error: Exception) -> str:
 
 
 def _check_finite(rows: FloatArray, table: str, names: Sequence[Any] | None) -> None:
-    # The sum is finite if every entry is (barring overflow, which the exact test then clears): one cheap pass.
+    # One cheap pass: the sum is finite if every entry is, unless it overflows, which the exact test below clears up.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(rows.sum(dtype=np.float64)):
             return
@@ -153,7 +153,7 @@ def _check_finite(rows: FloatArray, table: str, names: Sequence[Any] | None) -> 
 
 
 def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> FloatArray | None:
-    """One finite, non-negative weight a row, not all zero."""
+    """One finite, non-negative weight per row, not all of them zero."""
     if sample_weight is None:
         return None
     if isinstance(sample_weight, numbers.Real):
@@ -161,56 +161,58 @@ def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> FloatArray | 
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (ValueError, TypeError) as error:
-        raise WeightError(f"sample_weight must hold one number a row: {error}") from error
+        raise WeightError(f"sample_weight must hold one number per row: {error}") from error
     if weights.shape != (n_rows,):
-        raise WeightError(f"Sample weights must be 1D, one a row: expected shape ({n_rows},), got {weights.shape}.")
+        raise WeightError(
+            f"sample_weight must be 1D, one weight per row: expected shape ({n_rows},), got {weights.shape}."
+        )
     if not np.isfinite(weights).all():
         raise WeightError("sample_weight contains NaN or infinity; every weight must be a finite number.")
     if (weights < 0).any():
         row = int(np.argmin(weights))
         raise WeightError(
             f"Negative values in data passed to sample_weight: {weights[row]} at row {row}. "
-            "Weights must be 0 or more; drop rows that should not count by weight 0."
+            "Weights must be 0 or more; give weight 0 to rows that should not count."
         )
     if not (weights > 0).any():
-        raise WeightError("Every sample_weight is zero, so no row would count. Give at least one positive weight.")
+        raise WeightError("Every sample_weight is zero, so no row counts. Give at least one positive weight.")
     return weights
 
 
 def check_labels(estimator: BaseEstimator, X: Any, y: Any) -> None:
-    """As many labels as rows, and not none at all."""
+    """Require one label per row."""
     if y is None:
         raise InputError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None. Give one label a row."
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None. Give one label per row."
         )
     try:
         check_consistent_length(X, y)
     except (ValueError, TypeError) as error:
-        raise _named(error)(f"source: {error}") from error
+        raise _input_error(error)(f"source: {error}") from error
 
 
-def warn_without_target(who: str, consequence: str, stacklevel: int) -> None:
-    """Say that nothing is corrected, and how to have it corrected."""
+def warn_without_target(method: str, consequence: str, stacklevel: int) -> None:
+    """Warn that no target was given, and say how to give one."""
     warnings.warn(
-        f"{who} got no target, so {consequence}. Pass target=Target(rows_to_predict).",
+        f"{method} got no target, so {consequence}. Pass target=Target(rows_to_predict).",
         NoTargetWarning,
         stacklevel=stacklevel + 1,
     )
 
 
 def preprocessed(transformer: Any, X: Any) -> Any:
-    """Rows through a fitted transformer; sparse ones are refused, with what to set instead."""
+    """Rows transformed by a fitted transformer; an error where the result is sparse."""
     rows = transformer.transform(X)
     if issparse(rows):
         raise InputTypeError(
-            f"preprocess ({type(transformer).__name__}) gives sparse rows, dense ones are needed: set "
+            f"preprocess ({type(transformer).__name__}) gives sparse rows; dense ones are needed. Set "
             "sparse_output=False on the encoder, or sparse_threshold=0 on the ColumnTransformer."
         )
     return rows
 
 
 def check_range(name: str, value: Any, low: float, high: float = np.inf, *, open_low: bool = False) -> float:
-    """A real number between two limits (the lower one excluded if `open_low`)."""
+    """A finite number between two limits (the lower one excluded if `open_low`)."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not number or not np.isfinite(value) or not low <= float(value) <= high or (open_low and float(value) == low):
         sign = ">" if open_low else "≥"
@@ -227,7 +229,7 @@ def check_count(name: str, value: Any, low: int = 1) -> int:
 
 
 def check_grid(name: str, value: Any) -> FloatArray:
-    """One positive number, or several, as an array that falls."""
+    """A positive number or a list of them, as a decreasing array."""
     grid = np.atleast_1d(np.asarray(value, dtype=object))
     if grid.ndim != 1 or not len(grid):
         raise ParameterError(f"{name} must be a positive number or a list of them; got {value!r}.")
@@ -236,7 +238,7 @@ def check_grid(name: str, value: Any) -> FloatArray:
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """A generator from None, a seed, or a scikit-learn style ``RandomState``."""
+    """A random generator from None, a seed, a ``Generator`` or a ``RandomState``."""
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**31))
     if random_state is None or isinstance(random_state, np.random.Generator):

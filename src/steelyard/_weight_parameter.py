@@ -1,25 +1,37 @@
-"""Under which name does an estimator take row weights?"""
+"""The keyword under which the fit method of an estimator takes sample weights."""
 
 from __future__ import annotations
 
 from inspect import signature
 from typing import Any
 
-from sklearn.model_selection._search import BaseSearchCV
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from steelyard.errors import NotWeightableError
 
 PLAIN = "sample_weight"
+# The base class of all searches of scikit-learn, which has no public name.
+SearchCV: Any = GridSearchCV.__base__
 
 
 def weight_parameter(estimator: Any) -> str | None:
-    """The keyword of ``estimator.fit`` that takes row weights, or None if the weights would not arrive.
+    """The keyword of ``estimator.fit`` that takes sample weights, or None if weights would not be used.
 
-    ``has_fit_parameter`` is not enough: a Pipeline wants ``step__sample_weight``, searches and target transformers
-    hand their keywords on, votes and stacks take weights only if every member does, and a wrapper's own
-    ``sample_weight`` is worth nothing when the wrapped estimator takes none.
+    ``has_fit_parameter`` is not enough: a Pipeline needs ``step__sample_weight``, searches and target transformers
+    pass their keywords on, voting and stacking take weights only if every member does, and the ``sample_weight`` of a
+    wrapper has no effect if the wrapped estimator takes none.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator
+        Any estimator, Pipeline, search or other meta-estimator.
+
+    Returns
+    -------
+    str or None
+        The keyword, for example ``"sample_weight"``.
 
     Examples
     --------
@@ -32,7 +44,7 @@ def weight_parameter(estimator: Any) -> str | None:
     >>> weight_parameter(KNeighborsRegressor()) is None
     True
     """
-    # Imported here, because they would be much of the time that importing this library takes.
+    # Imported here, because they would take much of the time of importing this library.
     from sklearn.compose import TransformedTargetRegressor
     from sklearn.ensemble import AdaBoostRegressor, BaggingClassifier, BaggingRegressor
 
@@ -42,8 +54,9 @@ def weight_parameter(estimator: Any) -> str | None:
         return None if inner is None else f"{name}__{inner}"
     if isinstance(estimator, TransformedTargetRegressor):
         return PLAIN if estimator.regressor is None else weight_parameter(estimator.regressor)
-    if isinstance(estimator, BaseSearchCV):
-        return weight_parameter(estimator.estimator) if _takes_any_keyword(estimator) else None
+    if isinstance(estimator, SearchCV):
+        any_keyword = any(p.kind is p.VAR_KEYWORD for p in signature(estimator.fit).parameters.values())
+        return weight_parameter(estimator.estimator) if any_keyword else None
     members = getattr(estimator, "estimators", None)
     if isinstance(members, list):
         fitted = [member for _, member in members if not isinstance(member, str)]
@@ -53,24 +66,20 @@ def weight_parameter(estimator: Any) -> str | None:
     if not hasattr(estimator, "fit") or not has_fit_parameter(estimator, PLAIN):
         return None
     wrapped = getattr(estimator, "estimator", None)
-    # These draw rows by weight themselves, whatever the estimator inside can do.
+    # These draw rows in proportion to their weights, so the inner estimator need not take weights.
     draws_rows = isinstance(estimator, (AdaBoostRegressor, BaggingClassifier, BaggingRegressor))
     if hasattr(wrapped, "fit") and not draws_rows:
         return PLAIN if weight_parameter(wrapped) == PLAIN else None
     return PLAIN
 
 
-def _takes_any_keyword(estimator: Any) -> bool:
-    return any(p.kind is p.VAR_KEYWORD for p in signature(estimator.fit).parameters.values())
-
-
 def require_weight_parameter(estimator: Any) -> str:
-    """Like `weight_parameter`, but an estimator that takes none is refused by name."""
+    """Like `weight_parameter`, but raises `NotWeightableError` for an estimator that takes no weights."""
     name = weight_parameter(estimator)
     if name is None:
         raise NotWeightableError(
-            f"{type(estimator).__name__} takes no row weights in fit, so importance weighting cannot reach it. "
+            f"{type(estimator).__name__} takes no sample weights in fit, so importance weights cannot be used. "
             "Use an estimator whose fit has sample_weight (most linear models, trees, forests, boosting, SVMs), or "
-            "wrap it in a BaggingRegressor or BaggingClassifier, which draws rows by weight."
+            "wrap it in a BaggingRegressor or BaggingClassifier, which draws rows in proportion to their weights."
         )
     return name

@@ -1,4 +1,4 @@
-"""Do the weights make the source look like the target? Standardized differences of the columns, before and after."""
+"""Balance of the columns: standardized differences between source and target, before and after weighting."""
 
 from __future__ import annotations
 
@@ -15,13 +15,23 @@ from steelyard._typing import FloatArray
 from steelyard._validation import generator, match_columns
 from steelyard.errors import InputTypeError, SteelyardWarning
 
-# How many standard errors a column must be further off than before to be called so.
-SURE = 2.0
+# A column is called worse where its difference grew by more than this many standard errors.
+LEAST_STANDARD_ERRORS = 2.0
 
 
 @dataclass(frozen=True)
 class ColumnBalance:
-    """Standardized difference of one column to the target, before and after weighting, and its standard error after."""
+    """Standardized mean difference (mean_target − mean_source) / sd of one column, before and after weighting.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    before, after : float
+        The difference without and with the weights.
+    noise : float
+        Standard error of `after`.
+    """
 
     name: str
     before: float
@@ -30,22 +40,36 @@ class ColumnBalance:
 
     @property
     def worse(self) -> bool:
-        """Whether the weights leave the column further off than before, by more than chance explains."""
-        return abs(self.after) > abs(self.before) + SURE * self.noise
+        """Whether weighting increased the absolute difference by more than chance explains."""
+        return abs(self.after) > abs(self.before) + LEAST_STANDARD_ERRORS * self.noise
 
 
 @dataclass(frozen=True, eq=False)
 class Balance:
-    """Standardized difference of each column's mean to the target's, before and after weighting.
+    """Standardized mean differences (mean_target − mean_source) / sd of the columns, before and after weighting.
 
-    The difference is that of the target's mean less the source's, over the pooled standard deviation; the unit does
-    not change with the weights.
+    If the importance weights are the density ratio, the weighted source has the means of the target (survey, section
+    3.1). sd is the pooled standard deviation √((var_source + var_target)/2) without weights, before and after alike.
 
-    Attributes
+    Parameters
     ----------
-    columns : names of the columns.
-    before, after : differences of the unweighted and of the weighted source, one number per column.
-    noise : how far off a column may be by chance alone after weighting: the standard error of `after`.
+    columns : tuple of str
+        Names of the columns.
+    before : array of shape (n_columns,)
+        Differences between the target and the unweighted source.
+    after : array of shape (n_columns,)
+        Differences between the target and the weighted source.
+    noise : array of shape (n_columns,)
+        Standard error of `after`: how large a difference chance alone explains.
+
+    Examples
+    --------
+    >>> from steelyard import ULSIF
+    >>> from steelyard.datasets import gaussian_pair
+    >>> pair = gaussian_pair(300, 300, 2, random_state=0)
+    >>> balance = ULSIF(random_state=0).fit(pair.X, target=pair.X_target).balance_
+    >>> balance.columns, balance.mean_after < balance.mean_before
+    (('x0', 'x1'), True)
     """
 
     columns: tuple[str, ...]
@@ -55,16 +79,34 @@ class Balance:
 
     @property
     def mean_before(self) -> float:
-        """Mean absolute difference before weighting."""
+        """Mean absolute difference over the columns before weighting.
+
+        Returns
+        -------
+        float
+            The mean of ``abs(before)``.
+        """
         return float(np.mean(np.abs(self.before)))
 
     @property
     def mean_after(self) -> float:
-        """Mean absolute difference after weighting."""
+        """Mean absolute difference over the columns after weighting.
+
+        Returns
+        -------
+        float
+            The mean of ``abs(after)``.
+        """
         return float(np.mean(np.abs(self.after)))
 
     def by_column(self) -> tuple[ColumnBalance, ...]:
-        """Column by column, the one with the largest difference left first."""
+        """The balance of each column, the largest remaining difference first.
+
+        Returns
+        -------
+        tuple of ColumnBalance
+            Name, differences and standard error of each column.
+        """
         order = np.argsort(-np.abs(self.after), kind="stable")
         return tuple(
             ColumnBalance(self.columns[i], float(self.before[i]), float(self.after[i]), float(self.noise[i]))
@@ -86,15 +128,25 @@ def column_balance(
     columns: Sequence[str] | None = None,
     n_rows: int | None = None,
 ) -> Balance:
-    """The balance of two tables of numbers under weights of the source rows.
+    """The balance of two numeric tables under weights of the source rows.
 
     Parameters
     ----------
-    source, target : tables with the same columns.
-    weights : one weight per source row.
-    counts : how often each source row counts.
-    columns : names; by default x0, x1, …
-    n_rows : how many source rows the counts stand for; by default as many as there are rows.
+    source, target : arrays of shape (n_source, n_columns) and (n_target, n_columns)
+        The rows of both domains.
+    weights : array of shape (n_source,)
+        One weight per source row.
+    counts : array of shape (n_source,), default=None
+        How often each source row counts.
+    columns : sequence of str, default=None
+        Names of the columns; None takes x0, x1, …
+    n_rows : int, default=None
+        Number of source rows in all, where `source` has merged rows; None takes the number of rows of `source`.
+
+    Returns
+    -------
+    Balance
+        Standardized differences of the columns.
 
     Examples
     --------
@@ -105,13 +157,13 @@ def column_balance(
     """
     even = np.ones(len(source)) if counts is None else counts / counts.max()
     shares = [even / even.sum(), weights * even / (weights * even).sum()]
-    # Around the center of the target, so that large numbers do not cancel.
+    # Centered at the target's mean, so that large numbers do not cancel.
     center = target.mean(axis=0, dtype=np.float64)
     source, target = source - center, target - center
     means = [share @ source for share in shares]
     variance = shares[0] @ np.square(source) - means[0] ** 2
     unit = np.sqrt((variance + target.var(axis=0)) / 2)
-    unit = np.where(unit > 0, unit, np.inf)  # a constant column is never off
+    unit = np.where(unit > 0, unit, np.inf)  # a constant column has difference zero
     before, after = (0.0 - mean / unit for mean in means)
     spread = np.sqrt(np.maximum(shares[1] @ np.square(source) - means[1] ** 2, 0))
     # (Σ c w)² / Σ c w² with counts c: the effective sample size of the rows, however they are merged.
@@ -122,14 +174,14 @@ def column_balance(
 
 
 def balance_in_words(columns: Sequence[ColumnBalance], most: int = 3) -> str | None:
-    """A warning in words where weights leave columns further off than before; None where they do not."""
+    """A sentence that names columns further from the target after weighting than before; None if there are none."""
     worse = sorted((c for c in columns if c.worse), key=lambda c: abs(c.before) - abs(c.after))
     if not worse:
         return None
     named = ", ".join(f"{c.name} ({abs(c.before):.2f} before, {abs(c.after):.2f} after)" for c in worse[:most])
     more = f" and {len(worse) - most} more" if len(worse) > most else ""
     return (
-        f"The weights leave {len(worse)} of {len(columns)} columns further from the target than they were, in "
+        f"The weights leave {len(worse)} of {len(columns)} columns further from the target than without weights, in "
         f"standard deviations: {named}{more}."
     )
 
@@ -137,24 +189,31 @@ def balance_in_words(columns: Sequence[ColumnBalance], most: int = 3) -> str | N
 def cross_fitted_balance(
     ratio: Any, X: Any, *, target: Any, n_folds: int = 5, random_state: Any = 0, columns: Sequence[str] | None = None
 ) -> Balance:
-    """The balance under weights of rows that the ratio has not seen.
+    """Standardized mean differences (mean_target − mean_source) / sd of the columns under cross-fitted weights.
 
-    On its own rows a flexible ratio may look balanced because it has fitted their noise. Here every source row is
-    weighed by a ratio that was fitted without the row's fold (of either domain). `AutoRatio` does so by itself: its
-    ``balance_`` is cross-fitted.
+    On its training rows a flexible ratio may look balanced because it has fitted their noise. Here the weight of every
+    source row comes from a ratio that was fitted without the row's fold (of either domain). The ``balance_`` of
+    `AutoRatio` is cross-fitted already.
 
     Parameters
     ----------
     ratio : ratio estimator with ``predict``
-    X : table of numbers
+        The estimator of the density ratio (survey, section 3.2); it is cloned.
+    X : numeric table of shape (n_source, n_columns)
         Source rows.
-    target : Target or table of numbers
+    target : Target or numeric table of shape (n_target, n_columns)
         Target rows.
     n_folds : int, default=5
         Number of folds.
-    random_state : int or Generator, default=0
+    random_state : int, Generator or None, default=0
         For the folds.
-    columns : names; by default x0, x1, …
+    columns : sequence of str, default=None
+        Names of the columns; None takes x0, x1, …
+
+    Returns
+    -------
+    Balance
+        The differences before and after weighting.
 
     Examples
     --------
@@ -167,7 +226,7 @@ def cross_fitted_balance(
     """
     if not hasattr(ratio, "predict"):
         raise InputTypeError(
-            f"Cross-fitted weights need a ratio that can be evaluated on new rows; {type(ratio).__name__} has no "
+            f"Cross-fitted weights need a ratio that can be evaluated on held-out rows; {type(ratio).__name__} has no "
             "predict. Use AutoRatio, ULSIF, RULSIF, LSIF, KLIEP or ClassifierRatio."
         )
     rows, target_rows = np.asarray(X, dtype=np.float64), np.asarray(match_columns(target, X), dtype=np.float64)
@@ -177,7 +236,7 @@ def cross_fitted_balance(
     for f in range(n_folds):
         held = folds[0] == f
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SteelyardWarning)  # rough weights show in the balance
+            warnings.simplefilter("ignore", SteelyardWarning)  # bad weights show in the balance
             fitted = clone(ratio).fit(rows[~held], target=target_rows[folds[1] != f])
         weights[held] = fitted.predict(rows[held]) / fitted.source_mean_
     return column_balance(rows, target_rows, weights, columns=columns)

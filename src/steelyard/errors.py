@@ -1,23 +1,23 @@
-"""Every error and warning of the library, on one screen.
+"""All errors and warnings of the library.
 
-Each message says what came, what was needed and what to do about it.
+Each message says what was given, what was needed and what to do about it.
 """
 
 
 class SteelyardError(Exception):
-    """Root of all errors raised on purpose by this library."""
+    """Base class of all errors that this library raises itself."""
 
 
 class InputError(SteelyardError, ValueError):
-    """A table, a weight vector or a label vector cannot be used as it came."""
+    """A table, weights or labels cannot be used as given."""
 
 
 class InputTypeError(InputError, TypeError):
-    """Like `InputError`, where the kind of object is wrong rather than its values."""
+    """Like `InputError`, for objects of the wrong type rather than with wrong values."""
 
 
 class NotFiniteError(InputError):
-    """A table holds NaN or infinity."""
+    """A table contains NaN or infinity."""
 
 
 class TableError(InputError):
@@ -29,23 +29,23 @@ class ColumnMismatchError(InputError):
 
 
 class ModelError(InputError):
-    """A saved model is absent, damaged, or holds what no model should."""
+    """A saved model is missing, damaged, or contains types that a model cannot have."""
 
 
 class CheckpointError(InputError):
-    """A checkpoint is damaged, or of another training than the one that should go on."""
+    """A checkpoint is damaged, or is the checkpoint of another run than the one to resume."""
 
 
 class MissingTargetError(InputError):
-    """A method was given no labeled rows of the target, and cannot do without."""
+    """A method that needs labeled target rows was given none."""
 
 
 class MissingDomainError(InputError):
-    """A method of several domains was not told which row is of which."""
+    """A method for several source domains was not given the domain of each row."""
 
 
 class WeightError(InputError):
-    """Row weights are negative, not finite, all zero or of the wrong length."""
+    """Sample weights are negative, not finite, all zero or of the wrong length."""
 
 
 class ParameterError(InputError):
@@ -53,59 +53,55 @@ class ParameterError(InputError):
 
 
 class NoOverlapError(InputError):
-    """Source and target share no region: no weighting of the source can look like the target."""
+    """Source and target share no region, so importance weights cannot be estimated."""
 
 
 class NotWeightableError(InputTypeError):
-    """The estimator takes no row weights, so importance weighting cannot reach it."""
+    """The estimator takes no sample weights, so importance weights cannot be used."""
 
 
 class DependencyError(SteelyardError, ImportError):
-    """An optional part was entered without the package it needs."""
+    """An optional part of the library needs a package that is not installed."""
 
 
 class ConvergenceError(SteelyardError, RuntimeError):
-    """A solver stopped before its tolerance was reached."""
+    """A solver did not converge to its tolerance."""
 
 
 class DataNotFoundError(SteelyardError, FileNotFoundError):
-    """A data set is not on this machine."""
+    """A file of a data set was not found."""
 
 
 class DataChangedError(SteelyardError, ValueError):
-    """A data file was found, but what it holds is not the published table."""
+    """A data file was found, but its content differs from the published data set."""
 
 
 class OutputError(SteelyardError, OSError):
-    """Results cannot be written where they should go."""
-
-
-class CellError(SteelyardError, RuntimeError):
-    """One cell of a reproduced table failed."""
+    """Results cannot be written to the given place."""
 
 
 class SteelyardWarning(UserWarning):
-    """Root of all warnings given on purpose by this library."""
+    """Base class of all warnings that this library gives itself."""
 
 
 class NoTargetWarning(SteelyardWarning):
-    """No target was given: every weight is 1 and nothing is corrected."""
+    """No target was given: every weight is 1 and no shift is corrected."""
 
 
 class NoShiftWarning(SteelyardWarning):
-    """The rows hold nothing to tell source and target apart: every weight is 1."""
+    """All source and target rows are equal: every weight is 1."""
 
 
 class NothingTransferredWarning(SteelyardWarning):
-    """Nothing of the source domains went into the result: it is that of the target's rows alone."""
+    """Nothing was transferred from the source domains: the result uses the labeled target rows alone."""
 
 
 class SmallEffectiveSampleWarning(SteelyardWarning):
-    """A handful of rows carries nearly all the weight."""
+    """The effective sample size is small: a few rows carry nearly all the weight."""
 
 
 class RawMeanWarning(SteelyardWarning):
-    """The fitted ratio is far from the mean of one that theory demands."""
+    """The fitted density ratio has a mean far from one, or source and target hardly overlap."""
 
 
 class UnseenCellsWarning(SteelyardWarning):

@@ -1,4 +1,4 @@
-"""Empirical risk minimization under importance weights: ERM, EIWERM, IWERM and RIWERM in one class."""
+"""Importance-weighted empirical risk minimization: ERM, IWERM, EIWERM and RIWERM in one class."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
@@ -27,11 +28,11 @@ from steelyard._validation import (
     warn_without_target,
 )
 from steelyard._weight_parameter import require_weight_parameter
-from steelyard.errors import InputTypeError
+from steelyard.errors import InputError, InputTypeError
 from steelyard.ratio import default_ratio
 from steelyard.report.notebook import ShowsWeights
 from steelyard.target import Target
-from steelyard.weights import counted, effective_sample_size, flatten
+from steelyard.weights import effective_sample_size, flatten, multiply_counts
 
 
 def _estimator_has(method: str) -> Any:
@@ -43,7 +44,7 @@ def _estimator_has(method: str) -> Any:
 
 
 class _Weighted(ShowsWeights, MetaEstimatorMixin, BaseEstimator):
-    __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name scikit-learn looks for)
+    __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name that scikit-learn looks for)
 
     def __init__(self, estimator: Any, ratio: Any = None, flattening: float = 1.0, preprocess: Any = None) -> None:
         self.estimator = estimator
@@ -52,33 +53,39 @@ class _Weighted(ShowsWeights, MetaEstimatorMixin, BaseEstimator):
         self.preprocess = preprocess
 
     def fit(self, X: Any, y: Any, *, target: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit on labeled source rows, weighted to look like the target.
+        """Fit the estimator to labeled source rows under importance weights.
 
         Parameters
         ----------
         X : table of shape (n_source, n_columns)
             Source rows.
         y : array of shape (n_source,)
-            Their labels.
+            Labels of the source rows.
         target : Target or table of shape (n_target, n_columns), default=None
-            Rows to predict; labels are not needed and not looked at. Data frames are matched by column name.
+            Target rows; their labels are not used. Data frames are matched by column name. Without a target every
+            weight is one, with a `NoTargetWarning`.
         sample_weight : array of shape (n_source,), default=None
-            How often each source row counts; multiplies the importance.
+            How often each source row counts; multiplied with the importance weights.
+
+        Returns
+        -------
+        self : estimator
+            The fitted estimator.
         """
         name = require_weight_parameter(self.estimator)
         check_range("flattening", self.flattening, 0, 1)
         forget_fit(self)
         check_labels(self, X, y)
-        rows, numeric, goal = self._prepare(X, target)
+        rows, numeric, target_rows = self._prepare(X, target)
         counts = check_weights(sample_weight, len(rows))
-        self.weights_ = self._importance(numeric, goal, counts)
-        self.effective_sample_size_ = effective_sample_size(counted(self.weights_, counts))
-        # Equal weights must give the very fit that no weights give, and for some estimators (a forest's bootstrap)
-        # weights of one are not the same as none.
+        self.weights_ = self._importance_weights(numeric, target_rows, counts)
+        self.effective_sample_size_ = effective_sample_size(multiply_counts(self.weights_, counts))
+        # Equal weights must give exactly the fit without weights, and for some estimators (a forest's bootstrap)
+        # weights of one are not equivalent to no weights.
         weights = counts if np.all(self.weights_ == 1) else self.weights_ * (1.0 if counts is None else counts)
         keywords = {} if weights is None else {name: weights}
         self.estimator_ = clone(self.estimator)
-        # With routing on, the keyword would need a request on every step inside; by its full name it always arrives.
+        # With metadata routing, every inner step would have to request the keyword; its full name works without.
         with config_context(enable_metadata_routing=False):
             self.estimator_.fit(rows, y, **keywords)
         return self
@@ -87,30 +94,38 @@ class _Weighted(ShowsWeights, MetaEstimatorMixin, BaseEstimator):
         """Source rows for the estimator, source rows for the ratio, and target rows (None without a target)."""
         if self.preprocess is None:
             numeric = check_source(self, X)
-            goal = None if target is None else check_target(self, target, X)
-            # A frame goes on as a frame, for inner steps that ask for columns by name.
-            return (X if hasattr(X, "columns") else numeric), numeric, goal
-        # What comes in need not be numeric: the transformer is there to make it so.
+            target_rows = None if target is None else check_target(self, target, X)
+            # A data frame stays one, for inner steps that select columns by name.
+            return (X if hasattr(X, "columns") else numeric), numeric, target_rows
+        # The input need not be numeric; the transformer makes it so.
         validate_data(self, X, skip_check_array=True)
-        goal = None if target is None else match_columns(target, X)
+        target_rows = None if target is None else match_columns(target, X)
         self.preprocess_ = clone(self.preprocess).fit(X)
         rows = preprocessed(self.preprocess_, X)
-        return rows, rows, None if goal is None else preprocessed(self.preprocess_, goal)
+        return rows, rows, None if target_rows is None else preprocessed(self.preprocess_, target_rows)
 
-    def _importance(self, rows: Any, goal: Any, counts: FloatArray | None) -> FloatArray:
+    def _importance_weights(self, rows: Any, target_rows: Any, counts: FloatArray | None) -> FloatArray:
         even = np.ones(len(rows))
-        if goal is None:
+        if target_rows is None:
             warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected", 3)
             return even
         if self.flattening == 0:
             return even
-        self.ratio_ = clone(default_ratio() if self.ratio is None else self.ratio)
-        if not has_fit_parameter(self.ratio_, "target"):
-            raise InputTypeError(
-                f"ratio must be a ratio estimator such as ULSIF(), whose fit takes a target; "
-                f"got {type(self.ratio).__name__}."
+        if isinstance(self.ratio, FrozenEstimator):
+            self.ratio_ = self.ratio.estimator
+        else:
+            self.ratio_ = clone(default_ratio() if self.ratio is None else self.ratio)
+            if not has_fit_parameter(self.ratio_, "target"):
+                raise InputTypeError(
+                    f"ratio must be a ratio estimator such as ULSIF(), whose fit takes a target; "
+                    f"got {type(self.ratio).__name__}."
+                )
+            self.ratio_.fit(rows, target=Target(target_rows), sample_weight=counts)
+        if np.shape(getattr(self.ratio_, "weights_", ())) != (len(rows),):
+            raise InputError(
+                f"A frozen ratio must have been fitted on the {len(rows)} source rows that the estimator is fitted on; "
+                f"{type(self.ratio_).__name__} has no weight for each of them. Give the ratio itself, not frozen."
             )
-        self.ratio_.fit(rows, target=Target(goal), sample_weight=counts)
         if np.all(self.ratio_.weights_ == 1):
             return even
         return flatten(self.ratio_.weights_, self.flattening, counts)
@@ -124,7 +139,18 @@ class _Weighted(ShowsWeights, MetaEstimatorMixin, BaseEstimator):
         return preprocessed(self.preprocess_, X)
 
     def predict(self, X: Any) -> Any:
-        """Predictions of the weighted fit."""
+        """Predict with the fitted estimator.
+
+        Parameters
+        ----------
+        X : table of shape (n_rows, n_columns)
+            Rows with the columns of the source.
+
+        Returns
+        -------
+        array of shape (n_rows,)
+            The prediction for each row.
+        """
         rows = self._rows(X)
         return self.estimator_.predict(rows)
 
@@ -141,41 +167,52 @@ class _Weighted(ShowsWeights, MetaEstimatorMixin, BaseEstimator):
 class WeightedRegressor(RegressorMixin, _Weighted):
     """Regression under covariate shift: min_f Σ w(x_i)^γ ℓ(f(x_i), y_i) with w = p_target / p_source.
 
-    One class for ERM (γ = 0), IWERM (γ = 1), EIWERM (γ between) and RIWERM (``ratio=RULSIF(eta)``); survey, sections
-    3.1 and 4.
+    Importance-weighted empirical risk minimization (survey, sections 3.1 and 4). One class for ERM (γ = 0), IWERM
+    (γ = 1), EIWERM (0 < γ < 1) and RIWERM (``ratio=RULSIF(eta)``).
 
     Parameters
     ----------
-    estimator : scikit-learn estimator whose ``fit`` takes row weights
-        Plain, a Pipeline, a search or a TransformedTargetRegressor. One that takes no weights is refused by name.
+    estimator : scikit-learn regressor whose ``fit`` takes sample weights
+        The predictor f: a plain estimator, a Pipeline, a search or a TransformedTargetRegressor. An estimator that
+        takes no weights is an error.
     ratio : ratio estimator, default=None
-        Where the weights come from; None is ``AutoRatio(random_state=0)``, which takes the estimator that fits the
-        table. ``RULSIF(eta)`` gives RIWERM.
+        Estimator of the importance weights; None takes ``AutoRatio(random_state=0)``, which averages several
+        estimators. ``RULSIF(eta)`` gives RIWERM. A ratio that was already fitted on these source rows can be reused by
+        wrapping it in scikit-learn's ``FrozenEstimator``.
     flattening : float in [0, 1], default=1.0
-        γ, the power the weights are raised to: 1 is IWERM, values between are EIWERM, 0 is plain ERM.
+        γ, the power of the weights: 1 is IWERM, values between are EIWERM, 0 is plain ERM.
     preprocess : transformer, default=None
-        Fitted on the source rows, applied to source and target alike, before ratio and estimator. Preprocessing
-        belongs here: as a later step of a Pipeline this estimator would see the source transformed and the target
-        raw. (An inner Pipeline as `estimator` is fine; it serves the predictor alone.)
+        Fitted on the source rows and applied to source and target before ratio and estimator. Preprocessing belongs
+        here: as an earlier step of a Pipeline it would transform the source but not the target. (An inner Pipeline as
+        `estimator` is fine; it serves the predictor alone.)
 
     Attributes
     ----------
-    estimator_ : the fitted estimator.
-    ratio_ : the fitted ratio estimator (absent with flattening=0 or without a target).
-    weights_ : flattened importance of each source row, mean one; exactly one with flattening=0.
-    effective_sample_size_ : what the weights are worth in equally weighted rows.
-    preprocess_ : the fitted transformer (absent without `preprocess`).
+    estimator_ : estimator
+        The fitted estimator.
+    ratio_ : ratio estimator
+        The fitted ratio estimator; absent with flattening=0 or without a target.
+    weights_ : array of shape (n_source,)
+        Flattened importance weight of each source row, with mean one; exactly one with flattening=0.
+    effective_sample_size_ : float
+        Effective sample size (Σw)² / Σw² of the weights.
+    preprocess_ : transformer
+        The fitted transformer; absent without `preprocess`.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of shape (n_columns,)
+        Names of the columns, where the source was a data frame.
 
     Notes
     -----
-    flattening=0, and RULSIF(eta=1), equal the plain fit bit for bit: the estimator is then called without weights.
+    flattening=0 and RULSIF(eta=1) are exactly the plain fit: the estimator is then called without weights.
 
     ``sample_weight`` says how often a source row counts: weighting a row by two and repeating it are the same fit
-    (`preprocess` apart, which is fitted without the weights).
+    (except for `preprocess`, which is fitted without weights).
 
-    Choose `flattening`, `ratio__eta` and the estimator's own parameters with `ImportanceWeightedSearchCV`. Plain
-    ``GridSearchCV`` scores on source rows, where no weighting can look better than none: it answers flattening=0
-    however large the shift.
+    Choose the hyperparameters `flattening` and `ratio__eta` and those of the estimator with
+    `ImportanceWeightedSearchCV`. Plain ``GridSearchCV`` scores on unweighted source rows, where weighting cannot look
+    better than no weighting: it chooses flattening=0 however large the shift.
 
     Examples
     --------
@@ -193,8 +230,53 @@ class WeightedRegressor(RegressorMixin, _Weighted):
 class WeightedClassifier(ClassifierMixin, _Weighted):
     """Classification under covariate shift: min_f Σ w(x_i)^γ ℓ(f(x_i), y_i) with w = p_target / p_source.
 
-    Labels may be strings, and of any number of classes. Parameters, attributes and notes are those of
-    `WeightedRegressor` (survey, sections 3.1 and 4).
+    Importance-weighted empirical risk minimization (survey, sections 3.1 and 4). One class for ERM (γ = 0), IWERM
+    (γ = 1), EIWERM (0 < γ < 1) and RIWERM (``ratio=RULSIF(eta)``). Labels may be strings, of any number of classes.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier whose ``fit`` takes sample weights
+        The predictor f: a plain estimator, a Pipeline or a search. An estimator that takes no weights is an error.
+    ratio : ratio estimator, default=None
+        Estimator of the importance weights; None takes ``AutoRatio(random_state=0)``, which averages several
+        estimators. ``RULSIF(eta)`` gives RIWERM. A ratio that was already fitted on these source rows can be reused by
+        wrapping it in scikit-learn's ``FrozenEstimator``.
+    flattening : float in [0, 1], default=1.0
+        γ, the power of the weights: 1 is IWERM, values between are EIWERM, 0 is plain ERM.
+    preprocess : transformer, default=None
+        Fitted on the source rows and applied to source and target before ratio and estimator. Preprocessing belongs
+        here: as an earlier step of a Pipeline it would transform the source but not the target. (An inner Pipeline as
+        `estimator` is fine; it serves the predictor alone.)
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted estimator.
+    classes_ : array of shape (n_classes,)
+        The class labels, in the order of the columns of ``predict_proba``.
+    ratio_ : ratio estimator
+        The fitted ratio estimator; absent with flattening=0 or without a target.
+    weights_ : array of shape (n_source,)
+        Flattened importance weight of each source row, with mean one; exactly one with flattening=0.
+    effective_sample_size_ : float
+        Effective sample size (Σw)² / Σw² of the weights.
+    preprocess_ : transformer
+        The fitted transformer; absent without `preprocess`.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of shape (n_columns,)
+        Names of the columns, where the source was a data frame.
+
+    Notes
+    -----
+    flattening=0 and RULSIF(eta=1) are exactly the plain fit: the estimator is then called without weights.
+
+    ``sample_weight`` says how often a source row counts: weighting a row by two and repeating it are the same fit
+    (except for `preprocess`, which is fitted without weights).
+
+    Choose the hyperparameters `flattening` and `ratio__eta` and those of the estimator with
+    `ImportanceWeightedSearchCV`. Plain ``GridSearchCV`` scores on unweighted source rows, where weighting cannot look
+    better than no weighting: it chooses flattening=0 however large the shift.
 
     Examples
     --------
@@ -211,17 +293,45 @@ class WeightedClassifier(ClassifierMixin, _Weighted):
 
     @property
     def classes_(self) -> Any:
-        """The labels, in the order of the columns of ``predict_proba``."""
+        """The class labels, in the order of the columns of ``predict_proba``.
+
+        Returns
+        -------
+        array of shape (n_classes,)
+            The labels.
+        """
         return self.estimator_.classes_
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any) -> Any:
-        """Class probabilities of the weighted fit."""
+        """Class probabilities of the fitted estimator.
+
+        Parameters
+        ----------
+        X : table of shape (n_rows, n_columns)
+            Rows with the columns of the source.
+
+        Returns
+        -------
+        array of shape (n_rows, n_classes)
+            The probability of each class, for each row.
+        """
         rows = self._rows(X)
         return self.estimator_.predict_proba(rows)
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> Any:
-        """Decision values of the weighted fit."""
+        """Decision values of the fitted estimator.
+
+        Parameters
+        ----------
+        X : table of shape (n_rows, n_columns)
+            Rows with the columns of the source.
+
+        Returns
+        -------
+        array of shape (n_rows,) or (n_rows, n_classes)
+            The decision values of each row.
+        """
         rows = self._rows(X)
         return self.estimator_.decision_function(rows)

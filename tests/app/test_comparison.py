@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from steelyard import AutoRatio
-from steelyard.app.comparison import Method, choose, fit_best, paired_gain, validation_weights
+from steelyard.app.comparison import ComparedMethod, choose, fit_best, paired_gain, validation_weights
 from steelyard.app.held_out import learners, probabilities
 from steelyard.errors import InputError
 
@@ -23,14 +23,14 @@ def curve(rng, n, center):
 def shifted():
     rng = np.random.default_rng(0)
     X, y = curve(rng, 120, 0.0)
-    goal, _ = curve(rng, 120, 1.0)
-    return X, y, goal
+    X_target, _ = curve(rng, 120, 1.0)
+    return X, y, X_target
 
 
 @pytest.fixture(scope="module")
 def fitted(shifted):
-    X, y, goal = shifted
-    return fit_best(X, y, goal, classify=False, shifted=True, random_state=3)
+    X, y, X_target = shifted
+    return fit_best(X, y, X_target, classify=False, shifted=True, random_state=3)
 
 
 def test_the_standard_error_is_right_where_few_rows_carry_the_weight():
@@ -55,7 +55,7 @@ def test_one_row_with_all_the_weight_says_nothing():
     assert paired_gain(np.arange(3.0), np.zeros(3), np.array([1.0, 0.0, 0.0]))[1] == np.inf
 
 
-PLAIN = Method("linear, no weights", "linear", "no weights", 1.0, 1.0, 0.0, 0.0, 100.0)
+PLAIN = ComparedMethod("linear, no weights", "linear", "no weights", 1.0, 1.0, 0.0, 0.0, 100.0)
 
 
 @pytest.mark.parametrize(("gain", "error", "expected"), [(0.11, 0.1, 1), (0.1, 0.1, 0), (-0.2, 0.1, 0)])
@@ -86,10 +86,10 @@ def test_every_method_is_there_and_the_rule_was_followed(fitted):
 
 
 def test_the_plain_model_is_plain_scikit_learn(shifted, fitted):
-    X, y, goal = shifted
+    X, y, X_target = shifted
     name = fitted.comparison.methods[fitted.comparison.plain].learner
     same = learners(False, len(X), X.shape[1])[name].fit(X, y)
-    np.testing.assert_allclose(fitted.plain_model.predict(goal), same.predict(goal), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(fitted.plain_model.predict(X_target), same.predict(X_target), rtol=1e-8, atol=1e-8)
 
 
 def test_held_out_losses_are_those_of_plain_cross_validation():
@@ -98,8 +98,8 @@ def test_held_out_losses_are_those_of_plain_cross_validation():
 
     rng = np.random.default_rng(5)
     X, y = curve(rng, 60, 0.0)
-    goal, _ = curve(rng, 50, 0.5)
-    found = fit_best(X, y, goal, classify=False, shifted=True, random_state=11).comparison
+    X_target, _ = curve(rng, 50, 0.5)
+    found = fit_best(X, y, X_target, classify=False, shifted=True, random_state=11).comparison
     again = np.random.default_rng(11)
     again.permutation(60), again.permutation(50)
     losses = np.zeros(60)
@@ -109,36 +109,36 @@ def test_held_out_losses_are_those_of_plain_cross_validation():
             losses[fold == f] += (model.predict(X[fold == f]) - y[fold == f]) ** 2 / 3
     linear = next(m for m in found.methods if m.name == "linear, no weights")
     assert linear.source_loss == pytest.approx(losses.mean())
-    judge, _ = validation_weights(X, goal, AutoRatio(random_state=0).fit(X, target=goal).weights_)
-    assert linear.loss == pytest.approx(losses @ judge / judge.sum())
+    validation, _ = validation_weights(X, X_target, AutoRatio(random_state=0).fit(X, target=X_target).weights_)
+    assert linear.loss == pytest.approx(losses @ validation / validation.sum())
 
 
 def test_the_same_seed_gives_the_same_choice(shifted, fitted):
-    X, y, goal = shifted
-    again = fit_best(X, y, goal, classify=False, shifted=True, random_state=3)
+    X, y, X_target = shifted
+    again = fit_best(X, y, X_target, classify=False, shifted=True, random_state=3)
     assert again.comparison == fitted.comparison
     np.testing.assert_array_equal(again.weights, fitted.weights)
 
 
-def test_the_judge_is_bounded_and_rises_towards_the_target():
+def test_the_validation_weights_are_bounded_and_rise_towards_the_target():
     rng = np.random.default_rng(2)
-    X, goal = rng.normal(size=(400, 2)), rng.normal([1.0, 0.0], 1, size=(400, 2))
-    importance = AutoRatio(random_state=0).fit(X, target=goal).weights_
-    judge, _ = validation_weights(X, goal, importance)
-    assert judge.mean() == pytest.approx(1)
+    X, X_target = rng.normal(size=(400, 2)), rng.normal([1.0, 0.0], 1, size=(400, 2))
+    importance = AutoRatio(random_state=0).fit(X, target=X_target).weights_
+    validation, _ = validation_weights(X, X_target, importance)
+    assert validation.mean() == pytest.approx(1)
     truth = np.exp(X[:, 0] - 0.5)
-    assert np.corrcoef(np.argsort(np.argsort(judge)), np.argsort(np.argsort(truth)))[0, 1] > 0.9
+    assert np.corrcoef(np.argsort(np.argsort(validation)), np.argsort(np.argsort(truth)))[0, 1] > 0.9
     bounded = importance / (0.9 + 0.1 * importance)
-    np.testing.assert_allclose(judge, bounded / bounded.mean())
+    np.testing.assert_allclose(validation, bounded / bounded.mean())
 
 
 def test_disjoint_domains_leave_the_plain_methods():
     rng = np.random.default_rng(3)
-    X, goal = rng.normal(size=(60, 2)), rng.normal(100, 1, size=(60, 2))
-    found = fit_best(X, X[:, 0], goal, classify=False, shifted=True)
+    X, X_target = rng.normal(size=(60, 2)), rng.normal(100, 1, size=(60, 2))
+    found = fit_best(X, X[:, 0], X_target, classify=False, shifted=True)
     assert {m.weighting for m in found.comparison.methods} == {"no weights"}
     assert found.comparison.kept_plain
-    assert "not known" in found.comparison.reason
+    assert "cannot be estimated" in found.comparison.reason
     assert set(found.comparison.performance) == {"source"}
     np.testing.assert_array_equal(found.weights, np.ones(60))
 
@@ -147,11 +147,11 @@ def test_three_classes():
     rng = np.random.default_rng(4)
     X = rng.normal(size=(150, 2))
     y = np.digitize(X[:, 0] + 0.3 * rng.normal(size=150), [-0.5, 0.5])
-    goal = rng.normal(0.7, 1, size=(100, 2))
-    found = fit_best(X, y, goal, classify=True, shifted=True)
+    X_target = rng.normal(0.7, 1, size=(100, 2))
+    found = fit_best(X, y, X_target, classify=True, shifted=True)
     assert found.comparison.classes == (0, 1, 2)
     assert found.comparison.measure == "accuracy"
-    shares = probabilities(found.model, goal)
+    shares = probabilities(found.model, X_target)
     assert shares.shape == (100, 3)
     np.testing.assert_allclose(shares.sum(axis=1), 1)
     assert all(0 <= m.loss <= 2 for m in found.comparison.methods)

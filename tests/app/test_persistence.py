@@ -54,7 +54,7 @@ def model():
 
 def test_a_model_comes_back_as_it_was(model, tmp_path):
     again = load_model(saved(tmp_path / "run", model))
-    new = table(2)
+    new = model.encode(table(2))
     for plain in (False, True):
         np.testing.assert_array_equal(again.predict(new, plain=plain), model.predict(new, plain=plain))
     np.testing.assert_array_equal(again.probabilities(new), model.probabilities(new))
@@ -77,7 +77,9 @@ def test_everything_the_comparison_can_choose_is_trusted(classify, tmp_path):
 @pytest.mark.parametrize("name", [EVEN, KERNEL, LINEAR, BOOSTED])
 def test_every_ratio_that_can_be_chosen_is_trusted(name, monkeypatch):
     pair = gaussian_pair(250, 250, 2, random_state=0)
-    monkeypatch.setattr(auto, "share_out", lambda found: tuple(replace(c, share=float(c.name == name)) for c in found))
+    monkeypatch.setattr(
+        auto, "assign_shares", lambda found: tuple(replace(c, share=float(c.name == name)) for c in found)
+    )
     fitted = AutoRatio(random_state=0).fit(pair.X, target=pair.X_target)
     data = skops.io.dumps(fitted)
     wanted = skops.io.get_untrusted_types(data=data)
@@ -158,7 +160,7 @@ def test_a_text_column_survives(tmp_path):
     assert fitted.score(X, y) > 0.5  # one pooled column could not know
     model = TableModel(encoding, fitted, fitted, "y", (), ABOUT)
     again = load_model(saved(tmp_path / "run", model))
-    np.testing.assert_allclose(again.predict(frame), model.predict(frame), rtol=1e-12)
+    np.testing.assert_allclose(again.predict(X), model.predict(X), rtol=1e-12)
 
 
 def test_without_skrub_text_is_pooled(monkeypatch):

@@ -184,14 +184,14 @@ TARGET = "x,city\n" + "".join(f"{i % 9}.5,{'ab'[i % 2]}\n" for i in range(60))
     ("source", "target", "message"),
     [
         (GOOD.replace("x,city,y", "x,city,z"), TARGET, "source.csv: there is no column 'y' for --label"),
-        (GOOD + "1,a,maybe\n", TARGET, "source.csv, line 62, column 'y': class 'maybe' has this row alone"),
+        (GOOD + "1,a,maybe\n", TARGET, "source.csv, line 62, column 'y': class 'maybe' has only this row"),
         (GOOD.replace(",yes", ",no"), TARGET, "source.csv, column 'y': every label is 'no'"),
         (GOOD, TARGET.replace("x,city", "x,town"), "Only in the source: 'city'; only in the target: 'town'"),
         (GOOD, TARGET + "1\n", "target.csv, line 62: 1 fields where the header has 2"),
         (GOOD, "", "target.csv: the file is empty"),
         (GOOD, "x,city\n", "target.csv: there is a header but no row"),
         (GOOD, "x,x\n1,2\n", "target.csv: the column name 'x' comes more than once"),
-        (GOOD, "PAR1 no", "target.csv: this is no Parquet file"),
+        (GOOD, "PAR1 no", "target.csv: this cannot be read as a Parquet file"),
         (GOOD, TARGET[:60], "The target has"),
         ("x,y\n" + "1.5,\n" * 40, TARGET, "source.csv, column 'y': no row has a label"),
         ("x,city,y\n" + "1.5,a,2020-01-01\n" * 40, TARGET, "column 'y': the label is a date"),
@@ -243,7 +243,7 @@ def test_a_category_unseen_in_the_source_is_said_and_predicted(tmp_path):
     (tmp_path / "t.csv").write_text(TARGET + "2.5,atlantis\n")
     said = steelyard("fit", tmp_path / "s.csv", tmp_path / "t.csv", "--label", "y", "--out", tmp_path / "run")
     assert said.exit_code == 0, said.output
-    assert "Column 'city': 1 target rows have values the source has never seen ('atlantis')" in said.output
+    assert "Column 'city': 1 target rows have values that no source row has ('atlantis')" in said.output
     assert len(rows_of(tmp_path / "run" / "predictions.csv")) == 61
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from steelyard import Target
 from steelyard.baselines import CopulaRegressor
-from steelyard.baselines._vine import adapt, fit_vine, kernel_marginal, probabilities
+from steelyard.baselines._vine import fit_vine, kernel_marginal, probabilities
 from steelyard.errors import DependencyError, InputError, ParameterError
 
 pytest.importorskip("pyvinecopulib", reason="pyvinecopulib is not installed: pip install 'steelyard[vine]'")
@@ -19,7 +19,7 @@ def normal_rows(n, d, seed=0, correlation=0.7):
     return np.random.default_rng(seed).multivariate_normal(np.zeros(d), covariance, n), covariance
 
 
-def never(here, there):
+def never(in_source, in_target):
     return False
 
 
@@ -44,8 +44,8 @@ def test_density_is_that_of_pyvinecopulib(shape, d):
     vine = fit_vine(Z)
     U = probabilities(vine.marginals, Z)
     controls = pv.FitControlsVinecop(family_set=[tll], num_threads=1)
-    theirs = np.log(pv.Vinecop.from_data(np.column_stack(U), controls=controls).pdf(np.column_stack(U)))
-    np.testing.assert_allclose(vine.log_copula(U), theirs, rtol=1e-9, atol=1e-9)
+    expected = np.log(pv.Vinecop.from_data(np.column_stack(U), controls=controls).pdf(np.column_stack(U)))
+    np.testing.assert_allclose(vine.log_copula(U), expected, rtol=1e-9, atol=1e-9)
     neighbors = [{2, i} for i in range(d) if i != 2] if shape == "star" else [{i, i + 1} for i in range(d - 1)]
     assert sorted(map(sorted, neighbors)) == sorted(sorted(pair.variables) for pair in vine.trees[0])
     assert [len(tree) for tree in vine.trees] == list(range(d - 1, 0, -1))
@@ -61,35 +61,35 @@ def test_density_is_near_the_true_one():
 
 
 def with_one_marginal_shifted(seed):
-    (here, _), (there, _) = normal_rows(300, 3, seed), normal_rows(150, 3, seed + 100)
-    there[:, 1] = 2 + 0.5 * there[:, 1]
+    (source, _), (target, _) = normal_rows(300, 3, seed), normal_rows(150, 3, seed + 100)
+    target[:, 1] = 2 + 0.5 * target[:, 1]
     model = CopulaRegressor(standardize=False, random_state=0)
-    return here, model.fit(here[:, :2], here[:, 2], target=Target(there[:, :2], there[:, 2]))
+    return source, model.fit(source[:, :2], source[:, 2], target=Target(target[:, :2], target[:, 2]))
 
 
 def test_a_shifted_marginal_is_always_found_and_others_as_seldom_as_the_level_says():
     models = [with_one_marginal_shifted(seed)[1] for seed in range(12)]
     assert all(1 in model.changed_marginals_ for model in models)
-    others = sum(len(model.changed_marginals_) - 1 + len(model.changed_pairs_) for model in models)
-    assert others <= 8  # of 60 at a level of 0.05
+    falsely = sum(len(model.changed_marginals_) - 1 + len(model.changed_pairs_) for model in models)
+    assert falsely <= 8  # of 60 at a level of 0.05
 
 
 def test_a_shifted_marginal_is_refitted_and_the_rest_left_alone():
-    here, model = with_one_marginal_shifted(0)
+    source, model = with_one_marginal_shifted(0)
     assert model.changed_marginals_ == [1]
     assert model.changed_pairs_ == []
-    before = fit_vine(here)
+    before = fit_vine(source)
     for i in (0, 2):
         np.testing.assert_array_equal(model.vine_.marginals[i].values, before.marginals[i].values)
     assert model.vine_.marginals[1].values.mean() == pytest.approx(2, abs=0.2)
     for tree, same in zip(model.vine_.trees, before.trees, strict=True):
-        for ours, theirs in zip(tree, same, strict=True):
-            np.testing.assert_allclose(ours.copula.parameters, theirs.copula.parameters)
+        for found, expected in zip(tree, same, strict=True):
+            np.testing.assert_allclose(found.copula.parameters, expected.copula.parameters)
 
 
 def test_a_changed_pair_is_found():
-    (here, _), (there, _) = normal_rows(300, 2), normal_rows(200, 2, 1, correlation=-0.7)
-    model = CopulaRegressor(random_state=0).fit(here[:, :1], here[:, 1], target=Target(there[:, :1], there[:, 1]))
+    (source, _), (target, _) = normal_rows(300, 2), normal_rows(200, 2, 1, correlation=-0.7)
+    model = CopulaRegressor(random_state=0).fit(source[:, :1], source[:, 1], target=Target(target[:, :1], target[:, 1]))
     assert model.changed_pairs_ == [((0, 1), frozenset())]
     assert model.predict([[2.0]])[0] < -0.5
 
@@ -122,15 +122,15 @@ def test_quantiles_undo_probabilities():
 def test_the_same_seed_gives_the_same_model_and_it_can_be_stored():
     Z, _ = normal_rows(100, 3)
     target = Target(Z[:8, :2] + 0.5, Z[:8, 2])
-    one, two = (CopulaRegressor(random_state=3).fit(Z[:, :2], Z[:, 2], target=target) for _ in range(2))
-    np.testing.assert_array_equal(one.predict(Z[:, :2]), two.predict(Z[:, :2]))
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(one)).predict(Z[:, :2]), one.predict(Z[:, :2]))
+    first, second = (CopulaRegressor(random_state=3).fit(Z[:, :2], Z[:, 2], target=target) for _ in range(2))
+    np.testing.assert_array_equal(first.predict(Z[:, :2]), second.predict(Z[:, :2]))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(first)).predict(Z[:, :2]), first.predict(Z[:, :2]))
 
 
 def test_a_vine_that_did_not_change_is_the_same():
     Z, _ = normal_rows(100, 3)
     vine = fit_vine(Z)
-    same = adapt(vine, Z, Z[:20], never)
+    same = vine.adapt(Z, Z[:20], never)
     np.testing.assert_array_equal(same.vine.log_density(Z), vine.log_density(Z))
 
 

@@ -61,16 +61,16 @@ def test_lambda_is_chosen_by_the_real_rows_of_the_target(seed):
     X, y, n = rows[:, :-1], rows[:, -1], len(rows)
     width = np.median(pdist(X))
 
-    def kernel(there):
-        return np.exp(-(cdist(there, X) ** 2) / (2 * width**2))
+    def kernel(rows):
+        return np.exp(-(cdist(rows, X) ** 2) / (2 * width**2))
 
     K = kernel(X)
 
-    def coefficients(penalty, kept):
-        return np.linalg.solve(K[kept].T @ K[kept] + penalty * np.eye(n), K[kept].T @ y[kept])
+    def coefficients(reg, kept):
+        return np.linalg.solve(K[kept].T @ K[kept] + reg * np.eye(n), K[kept].T @ y[kept])
 
-    def score(penalty):
-        return np.mean([(K[i] @ coefficients(penalty, np.arange(n) != i) - y[i]) ** 2 for i in range(5)])
+    def score(reg):
+        return np.mean([(K[i] @ coefficients(reg, np.arange(n) != i) - y[i]) ** 2 for i in range(5)])
 
     best = min(2.0 ** np.arange(-10, 11), key=score)
     expected = kernel(((new - mean) / spread)[:, :-1]) @ coefficients(best, np.arange(n))

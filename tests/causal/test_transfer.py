@@ -78,9 +78,9 @@ def test_the_augmented_risk_is_unbiased_and_varies_less():
 def test_synthetic_rows_are_filtered_and_counted():
     Z, domain, few, _ = tables()
     model = fitted(CausalTransferRegressor(**QUICK), Z, domain, few)
-    scaled = model.scale_.to(few)
+    scaled = model.scale_.standardize(few)
     origin = np.indices((6, 6, 6)).reshape(3, -1).T
-    svm = one_class(model.scale_.to(Z))
+    svm = one_class(model.scale_.standardize(Z))
     (made,) = synthesize(model.mechanism_.networks, scaled, origin, svm)
     assert (svm.predict(made.rows) == 1).all()
     assert made.acceptance == pytest.approx(len(made.rows) / 216)
@@ -117,9 +117,9 @@ def test_regressor_contract():
     before = Z.copy(), few.copy()
     model = CausalTransferRegressor(**QUICK)
     assert clone(model).get_params() == model.get_params()
-    one = fitted(model, Z, domain, few).predict(new[:, :-1])
-    two = fitted(clone(model), Z, domain.astype(str), few).predict(new[:, :-1])
-    np.testing.assert_array_equal(one, two)
+    first = fitted(model, Z, domain, few).predict(new[:, :-1])
+    second = fitted(clone(model), Z, domain.astype(str), few).predict(new[:, :-1])
+    np.testing.assert_array_equal(first, second)
     np.testing.assert_array_equal(before[0], Z)
     np.testing.assert_array_equal(before[1], few)
     assert model.loo_.shape == model.acceptance_.shape == model.n_dropped_.shape == (2, 1)
@@ -136,13 +136,15 @@ def test_regressor_contract():
 def test_fallback_is_the_target_alone():
     """Where leave-one-out says that transfer hurts, and where no synthetic row was accepted."""
     Z, domain, few, new = tables()
-    far = few + 1000 * Z.std(axis=0)  # beyond all sources: nothing is accepted
-    with pytest.warns(NothingTransferredWarning, match="no synthetic row looks like a row of the sources"):
-        away = fitted(CausalTransferRegressor(**QUICK, fallback=False), Z, domain, far)
+    distant = few + 1000 * Z.std(axis=0)  # unlike all source rows: nothing is accepted
+    with pytest.warns(NothingTransferredWarning, match="no synthetic row resembles a source row"):
+        away = fitted(CausalTransferRegressor(**QUICK, fallback=False), Z, domain, distant)
     assert not away.acceptance_.any()
     assert not away.transferred_
-    scaled, asked = away.scale_.to(far), new + 1000 * Z.std(axis=0)
-    alone = LeaveOneOutKernelRegressor().fit(scaled[:, :-1], scaled[:, -1]).predict(away.scale_.to(asked)[:, :-1])
+    scaled, asked = away.scale_.standardize(distant), new + 1000 * Z.std(axis=0)
+    alone = (
+        LeaveOneOutKernelRegressor().fit(scaled[:, :-1], scaled[:, -1]).predict(away.scale_.standardize(asked)[:, :-1])
+    )
     np.testing.assert_allclose(
         away.predict(asked[:, :-1]), alone * away.scale_.spread[-1] + away.scale_.mean[-1], rtol=1e-9
     )
@@ -199,14 +201,14 @@ def test_frames_are_matched_by_their_columns():
     pd = pytest.importorskip("pandas", reason="pandas is not installed")
     Z, domain, few, new = tables()
     names = ["a", "b"]
-    X, there = pd.DataFrame(Z[:, :-1], columns=names), pd.DataFrame(few[:, :-1], columns=names)
+    X, X_target = pd.DataFrame(Z[:, :-1], columns=names), pd.DataFrame(few[:, :-1], columns=names)
     expected = fitted(CausalTransferRegressor(**QUICK), Z, domain, few).predict(new[:, :-1])
     model = CausalTransferRegressor(**QUICK)
-    for target in (there, there[["b", "a"]]):
+    for target in (X_target, X_target[["b", "a"]]):
         found = model.fit(X, pd.Series(Z[:, -1]), domain=pd.Series(domain), target=Target(target, few[:, -1]))
         np.testing.assert_allclose(found.predict(pd.DataFrame(new[:, :-1], columns=names)), expected)
     with pytest.raises(ColumnMismatchError):
-        model.fit(X, Z[:, -1], domain=domain, target=Target(there.rename(columns={"a": "c"}), few[:, -1]))
+        model.fit(X, Z[:, -1], domain=domain, target=Target(X_target.rename(columns={"a": "c"}), few[:, -1]))
 
 
 def test_settings_are_looked_at_before_anything_is_trained(monkeypatch):
@@ -222,8 +224,13 @@ def test_settings_are_looked_at_before_anything_is_trained(monkeypatch):
 
 def test_one_width_and_other_networks():
     Z, domain, few, new = tables()
-    for other in ({"n_hidden": 4, "weight_decay": 0.1}, {"linear": True}, {"rotations": False}, {"standardize": False}):
-        model = fitted(CausalTransferRegressor(**(QUICK | other)), Z, domain, few)
+    for options in (
+        {"n_hidden": 4, "weight_decay": 0.1},
+        {"linear": True},
+        {"rotations": False},
+        {"standardize": False},
+    ):
+        model = fitted(CausalTransferRegressor(**(QUICK | options)), Z, domain, few)
         assert np.isfinite(model.predict(new[:, :-1])).all()
 
 
@@ -235,7 +242,7 @@ def test_twenty_rows_of_twelve_columns():
 
 def test_dependence_is_said_with_many_domains():
     """Components (u, u²) in each of twelve domains."""
-    assert "no more than chance" in str(Assumption(12, 5, dict.fromkeys(range(12), 0.5)))
+    assert "no more than expected by chance" in str(Assumption(12, 5, dict.fromkeys(range(12), 0.5)))
     rng = np.random.default_rng(0)
     p_values = {}
     for k in range(12):
@@ -243,7 +250,7 @@ def test_dependence_is_said_with_many_domains():
         p_values[k] = independence_p_value(np.column_stack([u, u**2]), random_state=k)
     report = Assumption(12, 5, p_values)
     assert report.p_value < 1e-6
-    assert "dependent in 12 of 12 domains, more than chance would have" in str(report)
+    assert "dependent in 12 of 12 domains, more than expected by chance" in str(report)
 
 
 def test_independence_test_has_its_level_and_some_power():

@@ -1,6 +1,6 @@
-"""scikit-learn's own checks, on every public estimator, with no list of exceptions.
+"""scikit-learn's own checks on every public estimator, without exceptions.
 
-Once as it is (no target: weights of one and one warning), once with a real target behind every `fit`.
+Once without a target (weights of one and a warning), once with a target in every `fit`.
 """
 
 import inspect
@@ -31,11 +31,11 @@ from steelyard import (
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def target_near(X):
-    """Forty fixed rows near the data; the location is rounded so that repeating rows does not move it."""
+def target_for(X):
+    """Forty fixed rows that overlap with the data; the location is rounded so that repeated rows do not change it."""
     values = np.asarray(X)
     if values.ndim != 2 or 0 in values.shape:
-        return None  # let the estimator complain about its source
+        return None  # the estimator itself raises an error about its source
     numeric = values.dtype.kind in "fiu" and np.isfinite(values).all()
     location = 100 * np.round(values.mean() / 100) if numeric else 0.0
     rows = np.random.default_rng(0).normal(location + 0.3, 0.9, size=(40, values.shape[1]))
@@ -46,7 +46,7 @@ def target_near(X):
 
 class WithTarget:
     def fit(self, X, y=None, sample_weight=None):
-        return super().fit(X, y, target=target_near(X), sample_weight=sample_weight)
+        return super().fit(X, y, target=target_for(X), sample_weight=sample_weight)
 
 
 class TargetedKLIEP(WithTarget, KLIEP):
@@ -95,7 +95,7 @@ class TargetedOneStepClassifier(WithTarget, OneStepClassifier):
 
 class TargetedSearch(ImportanceWeightedSearchCV):
     def fit(self, X, y=None):
-        return super().fit(X, y, target=target_near(X))
+        return super().fit(X, y, target=target_for(X))
 
 
 def search(cls):

@@ -1,4 +1,4 @@
-"""Laws that every ratio estimator obeys."""
+"""Properties that every ratio estimator has."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -141,7 +141,7 @@ def test_eta_one_is_exactly_one(eta, pair):
     assert np.all(fit.predict(pair.X_target) == 1)
 
 
-def test_centres_are_drawn_without_replacement(pair):
+def test_centers_are_drawn_without_replacement(pair):
     fit = ULSIF(n_centers=100, random_state=0).fit(pair.X, target=pair.X_target)
     assert len(np.unique(fit.centers_, axis=0)) == 100
     drawn = fit.centers_ * fit.scale_ + fit.center_
@@ -168,7 +168,7 @@ def test_any_overlapping_tables_give_lawful_weights(name, n_source, n_target, d,
     try:
         fit = clone(ALL[name]).fit(pair.X * unit, target=pair.X_target * unit)
     except NoOverlapError:
-        return  # few rows in six columns may have nothing in common; then it must be said by name
+        return  # few rows in six columns may not overlap; then this error is right
     assert np.isfinite(fit.weights_).all()
     assert fit.weights_.min() >= 0
     assert fit.weights_.mean() == pytest.approx(1, abs=1e-12)
@@ -210,9 +210,9 @@ def test_a_classifier_no_better_than_chance_gives_equal_weights():
 
 def test_classifier_sees_the_columns_as_they_are():
     rng = np.random.default_rng(0)
-    counts, other = rng.poisson([3, 5], size=(80, 2)), rng.poisson([5, 3], size=(60, 2))
-    fit = ClassifierRatio(MultinomialNB(), random_state=0).fit(counts, target=other)
-    assert np.average(counts[:, 0], weights=fit.weights_) > counts[:, 0].mean()
+    X, target = rng.poisson([3, 5], size=(80, 2)), rng.poisson([5, 3], size=(60, 2))
+    fit = ClassifierRatio(MultinomialNB(), random_state=0).fit(X, target=target)
+    assert np.average(X[:, 0], weights=fit.weights_) > X[:, 0].mean()
 
 
 def test_several_threads_leave_blas_as_it_was(pair):
@@ -232,7 +232,7 @@ def test_single_precision_chooses_alike(name, pair):
     np.testing.assert_allclose(single.scores_, double.scores_, rtol=2e-3)
 
 
-def test_centres_may_come_as_a_frame():
+def test_centers_may_come_as_a_frame():
     pd = pytest.importorskip("pandas", reason="pandas (extra 'tables') is not installed")
     pair = gaussian_pair(60, 50, 2, random_state=0)
     source, target = (pd.DataFrame(rows, columns=["a", "b"]) for rows in (pair.X, pair.X_target))

@@ -135,7 +135,7 @@ def test_rotate_by_right_angles_is_exact():
     np.testing.assert_allclose(turned[0], images[0])
     np.testing.assert_allclose(turned[1], np.rot90(images[1]), atol=1e-9)
     np.testing.assert_allclose(turned[2], np.rot90(images[2], 2), atol=1e-9)
-    with pytest.raises(InputError, match="One angle an image"):
+    with pytest.raises(InputError, match="One angle per image"):
         rotate(images, np.zeros(2))
 
 

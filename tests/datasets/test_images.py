@@ -33,8 +33,8 @@ def test_idx_round_trip(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no idx file"),
-        (b"PAR1....", "no idx file"),
+        (b"", "not an idx file"),
+        (b"PAR1....", "not an idx file"),
         (idx(np.zeros((4, 3)))[:-2], "10 values where the header says"),
     ],
 )

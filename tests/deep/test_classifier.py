@@ -88,10 +88,10 @@ def test_a_stopped_fit_goes_on(data, tmp_path):
 def test_columns_are_matched_by_name(data):
     pd = pytest.importorskip("pandas", reason="pandas is not installed")
     X, noisy, target = data
-    frame, goal = (pd.DataFrame(part, columns=list("abcd")) for part in (X, target.X))
+    frame, clean = (pd.DataFrame(part, columns=list("abcd")) for part in (X, target.X))
     fits = [
         DynamicWeightedClassifier(net(), epochs=2).fit(frame, noisy, target=Target(g, target.y))
-        for g in (goal, goal[list("dcba")])
+        for g in (clean, clean[list("dcba")])
     ]
     np.testing.assert_array_equal(*(fit.predict_proba(frame) for fit in fits))
     with pytest.raises(InputError, match="feature names should match"):

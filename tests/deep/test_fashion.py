@@ -6,10 +6,10 @@ from sklearn.metrics import roc_auc_score
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
 
+from steelyard import Target
 from steelyard.datasets import label_noise, load_images
-from steelyard.deep import Settings, Task, Trial, train
 from steelyard.deep.nets import LeNet5
-from steelyard.deep.training import methods
+from steelyard.deep.training import TrainingConfig, TrainingData, TrainingRun, methods, train
 from steelyard.errors import DataNotFoundError
 
 
@@ -26,8 +26,8 @@ def test_dynamic_weights_beat_plain_training_and_find_the_wrong_labels():
     noisy[clean] = truth[clean]
     X, y = torch.tensor(images.X[rows]).float() / 255, torch.tensor(noisy).long()
     test = torch.tensor(held_out.X[:4000]).float() / 255, torch.tensor(held_out.y[:4000]).long()
-    task = Task(X, y, X[clean], y[clean])
-    settings = Settings(lambda p: torch.optim.SGD(p, lr=1e-3, weight_decay=1e-4), batch_size=128, summed=True)
+    data = TrainingData(X, y, Target(X[clean], y[clean]))
+    config = TrainingConfig(lambda p: torch.optim.SGD(p, lr=1e-3, weight_decay=1e-4), batch_size=128, reduction="sum")
     last = {}
     for name in ("dynamic", "uniform"):
         torch.manual_seed(1000)
@@ -37,12 +37,12 @@ def test_dynamic_weights_beat_plain_training_and_find_the_wrong_labels():
             if name == "dynamic"
             else methods.baseline("uniform", model, 8)
         )
-        trial = Trial(method, task, seed=1000, watch={"test": test})
-        train(trial, settings)
-        last[name] = trial.log[-1]["accuracy"]["test"]
+        run = TrainingRun(method, data, seed=1000, eval_sets={"test": test})
+        history = train(run, config)
+        last[name] = history.epochs[-1]["accuracy"]["test"]
         if name == "dynamic":
             weights = np.full(len(y), np.nan)
-            weights[trial.rows.flatten().numpy()] = trial.weights.flatten().numpy()
+            weights[history.rows.flatten().numpy()] = history.weights.flatten().numpy()
     kept = np.isfinite(weights)
     kept[clean] = False
     separated = roc_auc_score((noisy == truth)[kept], weights[kept])

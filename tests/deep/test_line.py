@@ -9,11 +9,12 @@ pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep ne
 pytest.importorskip("numba", reason="numba is not installed; losses are then matched by PyTorch")
 
 from steelyard._numerics.quadratic_programs import BoxSlab, solve_box_slab
-from steelyard.deep._matching.line import match, pair_quantile
+from steelyard.deep._matching.line import match
+from steelyard.deep._matching.pair_quantile import pair_quantile
 
 
 def batch(rng, k):
-    """Learned and mislabeled rows; goals near, at the far end and beyond it, where the sum is the least allowed."""
+    """Learned and mislabeled rows; validation losses in their range, at its end, and beyond, where the sum is least."""
     n, m = (64, 256, 100, 31)[k % 4], (64, 200)[k % 2]
     train = np.where(rng.random(n) < 0.6, rng.gamma(1, 0.5, n), np.abs(rng.normal(4, 1.3, n)))
     return train, np.abs(rng.normal((0, 3, 6, 10, 20)[k % 5], 1, m))
@@ -25,15 +26,15 @@ def test_the_objective_is_that_of_piqp():
     for k in range(200):
         z, v = batch(rng, k)
         n = len(z)
-        ridge, gamma, w_max = [
+        reg, gamma, w_max = [
             (1e-3, 0.5 / pair_quantile(z, 0.5) ** 2, 50.0),
             (1e-5, pair_quantile(z, 0.01), 50.0),
             (1e-5, 4.5 / pair_quantile(z, 0.5) ** 2, 1.5),
         ][k % 3]
-        ours, solved = match(z, v, gamma, w_max, ridge, False)
+        ours, solved = match(z, v, gamma, w_max, reg, False)
         if not solved:
             continue
-        kernel = np.exp(-gamma * (z[:, None] - z) ** 2) + ridge * np.eye(n)
+        kernel = np.exp(-gamma * (z[:, None] - z) ** 2) + reg * np.eye(n)
         linear = n / len(v) * np.exp(-gamma * (z[:, None] - v) ** 2).sum(axis=1)
         room = BoxSlab(np.full(n, w_max), np.sqrt(n), 2 * n - np.sqrt(n))
         theirs, _ = solve_box_slab(kernel, linear, room, 1e-10)

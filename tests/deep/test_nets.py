@@ -46,13 +46,13 @@ def test_dropout_is_of_the_full_layers_while_learning():
 
 def test_a_hundred_classes():
     """CIFAR-100, whose images are nowhere at hand: the network and a step on it."""
-    from steelyard.deep import Settings, Task, Trial, train
-    from steelyard.deep.training import methods
+    from steelyard import Target
+    from steelyard.deep.training import TrainingConfig, TrainingData, TrainingRun, methods, train
 
     X, y = torch.rand(120, 3, 32, 32), torch.arange(120) % 100
-    trial = Trial(methods.importance_weighting(ResNet32(100), 1), Task(X, y, X[:50], y[:50]))
-    train(trial, Settings(lambda parameters: torch.optim.Adam(parameters, lr=5e-4), batch_size=60))
-    assert trial.weights.shape == (2, 60)
+    run = TrainingRun(methods.importance_weighting(ResNet32(100), 1), TrainingData(X, y, Target(X[:50], y[:50])))
+    history = train(run, TrainingConfig(lambda parameters: torch.optim.Adam(parameters, lr=5e-4), batch_size=60))
+    assert history.weights.shape == (2, 60)
 
 
 def test_frozen_convolutions_stay_and_the_rest_learns():

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard
 from torch import nn
 from torch.func import functional_call
 
-from steelyard.deep.reweight import learned_weights
+from steelyard.deep.training.reweight import learned_weights
 from steelyard.errors import InputError
 
 ROWS = nn.CrossEntropyLoss(reduction="none")

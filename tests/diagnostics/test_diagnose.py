@@ -10,8 +10,9 @@ from sklearn.metrics import roc_auc_score
 
 from steelyard import Target, diagnose, target_performance
 from steelyard._numerics.kernels import gaussian
+from steelyard.diagnostics.columns import column_shifts
 from steelyard.diagnostics.conditional import class_conditional_test, concept_test
-from steelyard.diagnostics.findings import column_shifts, pareto_k, uncovered_share
+from steelyard.diagnostics.findings import pareto_k, uncovered_share
 from steelyard.diagnostics.two_sample import _mmd, classifier_test, column_test, mmd_test
 from steelyard.errors import InputError, InputTypeError
 from steelyard.ratio import KMM

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import binom, ks_2samp
 
 from steelyard import diagnose
+from steelyard.diagnostics.columns import column_shifts
 from steelyard.diagnostics.conditional import class_conditional_test, concept_test
-from steelyard.diagnostics.findings import column_shifts
 from steelyard.tables import as_frame
 
 

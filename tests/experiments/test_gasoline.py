@@ -7,8 +7,10 @@ import pytest
 from rich.console import Console
 
 from experiments import gasoline, gasoline_cells, gasoline_networks
-from experiments.engine.cells import Cell, printed
-from experiments.engine.command import reproduce_table
+from experiments.engine.cells import Cell
+from experiments.engine.command import Options, reproduce
+from experiments.engine.printed import printed
+from experiments.gasoline_cells import Data, Method
 from steelyard.datasets import load_gasoline
 from steelyard.errors import DataNotFoundError
 
@@ -26,27 +28,29 @@ def empty_cache(tmp_path, monkeypatch):
 
 
 def column(method, country):
-    return [gasoline_cells.compute(Cell(country, method, split), SETTINGS, 0) for split in range(10)]
+    return [gasoline_cells.compute(Cell(Data(country), Method(method), split), SETTINGS, 0) for split in range(10)]
 
 
 @pytest.mark.parametrize("country", gasoline.CODES)
 def test_target_only_is_the_survey_s_column(country):
     """Mean and standard error to 0.01, which fixes predictor, width, λ, splits and normaliser."""
-    found, theirs = column("TarOnly", country), printed("table7_gasoline.csv")[country, "TarOnly"]
+    found, theirs = column("TarOnly", country), printed(gasoline.EXPERIMENT)[Data(country), Method("TarOnly")]
     assert np.mean(found) == pytest.approx(theirs.mean, abs=0.0101)
     assert np.std(found, ddof=1) / np.sqrt(10) == pytest.approx(theirs.sd, abs=0.0101)
 
 
 def test_source_and_target_is_near_the_survey_s_column():
-    paper = printed("table7_gasoline.csv")
+    paper = printed(gasoline.EXPERIMENT)
     near = [
-        abs(np.mean(column("S&TV", country)) / paper[country, "S&TV"].mean - 1) <= 0.1 for country in gasoline.CODES
+        abs(np.mean(column("S&TV", country)) / paper[Data(country), Method("S&TV")].mean - 1) <= 0.1
+        for country in gasoline.CODES
     ]
     assert sum(near) >= 17
 
 
 def test_whole_table_tiny(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="PyTorch is not installed; the networks need it")
+    pytest.importorskip("matplotlib", reason="matplotlib (needed by the pictures of the experiments) is not installed")
     monkeypatch.setattr(gasoline, "CODES", ("GBR", "USA"))
     monkeypatch.setattr(gasoline_networks, "SPLITS", 2)
     monkeypatch.setattr(gasoline_networks, "CONFIGURATIONS", [(3, 0.01)])
@@ -55,7 +59,7 @@ def test_whole_table_tiny(tmp_path, monkeypatch):
     def run():
         console = Console(record=True, width=220, file=io.StringIO())
         given = [f"{name}={value}" for name, value in SETTINGS.items()]
-        reproduce_table("gasoline", tmp_path, 2, 0, 0, 1, given, console)
+        reproduce("gasoline", Options(tmp_path, 2, changed=given), console)
         return console.export_text()
 
     text = run()
@@ -64,8 +68,10 @@ def test_whole_table_tiny(tmp_path, monkeypatch):
     folders = sorted((tmp_path / "cache" / "steelyard" / "gasoline").iterdir())
     assert len(folders) == 13  # three of each mode and control, one without the leak
     assert "0 to compute" in run()
-    assert (tmp_path / "gasoline_inflated.png").stat().st_size > 5000
-    assert (tmp_path / "gasoline_gains.png").stat().st_size > 5000
+    (page,) = (tmp_path / "gasoline").glob("*.md")
+    slug = page.stem.removeprefix("variant_")
+    for picture in ("inflated", "gains"):
+        assert (tmp_path / "gasoline" / f"{slug}_{picture}.png").stat().st_size > 5000
 
 
 def test_networks_of_a_cell_are_those_of_its_country_and_split(monkeypatch):

@@ -3,29 +3,30 @@
 import csv
 import json
 import os
-import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy import stats
 from typer.testing import CliRunner
 
 import steelyard
-from experiments import EXPERIMENTS, benchmark, toy
+from experiments import EXPERIMENTS, STUDIES, benchmark, choice, coupling, toy
 from experiments.__main__ import app
-from experiments.engine.cells import Cell, Experiment, printed, stream
+from experiments.engine.cells import Cell, Experiment, Named, settings_key, stream
+from experiments.engine.command import Options, Run
+from experiments.engine.errors import CellError
 from experiments.engine.page import Entry, Section, markdown
+from experiments.engine.printed import printed
 from experiments.engine.runner import compute, run_missing
-from experiments.engine.store import Outcome, open_store, settings_key
-from experiments.engine.summary import Summary, best_and_comparable, paired_p_value, summarise
-from steelyard.errors import CellError, OutputError, ParameterError
+from experiments.engine.store import Outcome, TrialStore
+from experiments.engine.summary import Summary, best_and_comparable, paired_p_value, summarize
+from steelyard.errors import OutputError, ParameterError
 
 
 def reproduce(*words):
@@ -41,21 +42,28 @@ def made_up(value):
     """A table of two methods on one data set whose errors are known."""
     return Experiment(
         name="made-up",
-        file="made_up",
         title="Made up",
         explains="Nothing.",
         settings={},
-        data=lambda settings: ["numbers"],
-        methods=lambda data: ["one", "two", "control"],
+        data_class=Named,
+        method_class=Named,
+        data=lambda settings: [Named("numbers")],
+        methods=lambda data: [Named("one"), Named("two"), Named("control")],
         compute=value,
         sections=lambda summary: [],
-        figures=lambda summary, folder: [],
-        controls=frozenset(["control"]),
+        pictures=lambda summary: [],
+        controls=frozenset([Named("control")]),
     )
 
 
 def of_the_stream(cell, settings, seed):
-    return float(stream(seed, cell.data, cell.method, cell.trial).random())
+    return float(stream(seed, cell.data.name, cell.method.name, cell.trial).random())
+
+
+@pytest.fixture
+def drawing():
+    """Tables from end to end draw pictures."""
+    pytest.importorskip("matplotlib", reason="matplotlib (needed by the pictures of the experiments) is not installed")
 
 
 @pytest.fixture
@@ -76,41 +84,23 @@ def test_a_stream_depends_on_identity_and_seed_alone():
 
 def test_order_and_workers_do_not_change_a_cell(known, tmp_path):
     cells = known.cells({}, range(4))
-    with open_store(tmp_path / "forward.sqlite", {}, 0) as store:
-        run_missing(known, cells, {}, 0, store, jobs=1)
-        forward = {cell: outcome.error for cell, outcome in store.outcomes().items()}
-    with open_store(tmp_path / "backward.sqlite", {}, 0) as store:
-        run_missing(known, cells[::-1], {}, 0, store, jobs=1)
-        assert {cell: outcome.error for cell, outcome in store.outcomes().items()} == forward
+    forward, backward = (TrialStore(tmp_path / name, known, {}, 0) for name in ("forward", "backward"))
+    run_missing(known, cells, {}, 0, forward, jobs=1)
+    run_missing(known, cells[::-1], {}, 0, backward, jobs=1)
+    errors = [{cell: outcome.error for cell, outcome in store.outcomes().items()} for store in (forward, backward)]
+    assert errors[0] == errors[1]
+    assert len(errors[0]) == 12
 
 
 def test_real_cells_are_the_same_in_other_processes(tmp_path):
     experiment = EXPERIMENTS["toy"]
     settings = experiment.settled({})
-    cells = [Cell("toy", "ERM (squared)", 1000), Cell("toy", "one-step (squared)", 1000)]
-    with open_store(tmp_path / "cells.sqlite", settings, 0) as store:
-        run_missing(experiment, cells, settings, 0, store, jobs=2)
-        found = store.outcomes()
+    cells = [Cell(toy.TOY, toy.Method(name), 1000) for name in ("ERM", "one-step")]
+    store = TrialStore(tmp_path, experiment, settings, 0)
+    run_missing(experiment, cells, settings, 0, store, jobs=2)
+    found = store.outcomes()
     for cell in cells:
         assert found[cell].error == compute("toy", cell, settings, 0).error
-
-
-def test_the_store_keeps_settings_and_seeds_apart(tmp_path):
-    cell, outcome = Cell("a", "b", 0), Outcome(1.0, 0.1, 1_700_000_000)
-    with open_store(tmp_path / "cells.sqlite", {"rule": "best"}, 0) as store:
-        store.put(cell, outcome)
-        assert store.outcomes() == {cell: outcome}
-    for settings, seed in (({"rule": "best"}, 1), ({"rule": "other"}, 0)):
-        with open_store(tmp_path / "cells.sqlite", settings, seed) as store:
-            assert store.outcomes() == {}
-    assert settings_key({"a": 1, "b": 2}) == settings_key({"b": 2, "a": 1})
-
-
-def test_the_store_writes_ahead_and_leaves_one_file(tmp_path):
-    with open_store(tmp_path / "cells.sqlite", {}, 0) as store:
-        assert store.connection.execute("pragma journal_mode").fetchone() == ("wal",)
-        assert store.connection.execute("pragma synchronous").fetchone() == (2,)
-    assert [path.name for path in tmp_path.iterdir()] == ["cells.sqlite"]
 
 
 def test_a_failed_cell_is_named_and_the_others_are_kept(monkeypatch, tmp_path):
@@ -119,17 +109,18 @@ def test_a_failed_cell_is_named_and_the_others_are_kept(monkeypatch, tmp_path):
             raise ValueError("no rows")
         return 1.0
 
-    monkeypatch.setitem(EXPERIMENTS, "made-up", made_up(fails_later))
-    with open_store(tmp_path / "cells.sqlite", {}, 0) as store:
-        with pytest.raises(CellError, match="made-up, numbers, one, trial 1: no rows"):
-            run_missing(EXPERIMENTS["made-up"], EXPERIMENTS["made-up"].cells({}, range(3)), {}, 0, store, jobs=1)
-        assert len(store.outcomes()) == 3
+    experiment = made_up(fails_later)
+    monkeypatch.setitem(EXPERIMENTS, "made-up", experiment)
+    store = TrialStore(tmp_path, experiment, {}, 0)
+    with pytest.raises(CellError, match="made-up, numbers, one, trial 1: no rows"):
+        run_missing(experiment, experiment.cells({}, range(3)), {}, 0, store, jobs=1)
+    assert len(store.outcomes()) == 3
 
 
 def test_an_error_that_is_not_a_number_is_refused(monkeypatch):
     monkeypatch.setitem(EXPERIMENTS, "made-up", made_up(lambda *_: float("nan")))
     with pytest.raises(CellError, match="the error is nan"):
-        compute("made-up", Cell("numbers", "one", 0), {}, 0)
+        compute("made-up", Cell(Named("numbers"), Named("one"), 0), {}, 0)
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------
@@ -171,8 +162,8 @@ def test_paired_p_value_at_the_edges():
 
 def test_summary_of_known_numbers(known):
     cells = known.cells({}, range(3))
-    outcomes = {cell: Outcome(float(cell.trial + 10 * (cell.method == "two")), 0.5, 0) for cell in cells}
-    summary = summarise(known, {}, range(3), outcomes, printed("table1_toy.csv"))
+    outcomes = {cell: Outcome(cell.trial + 10.0 * (cell.method.name == "two"), 0.5, "2026-01-01") for cell in cells}
+    summary = summarize(known, {}, range(3), outcomes, printed(EXPERIMENTS["toy"]))
     one, two, control = summary.rows
     assert (one.mean, one.sd, one.median, one.seconds, one.trials) == (1, 1, 1, 0.5, 3)
     assert one.best
@@ -181,14 +172,14 @@ def test_summary_of_known_numbers(known):
 
 
 def test_printed_numbers_are_those_of_the_survey():
-    table = printed("table1_toy.csv")
+    table = printed(EXPERIMENTS["toy"])
     assert len(table) == 8
-    assert table["toy", "one-step (Tukey)"].mean == 0.0125
-    assert table["toy", "ERM (squared)"].sd == 0.1812
-    table = printed("table2_benchmark.csv")
+    assert table[toy.TOY, toy.Method("one-step", "tukey")].mean == 0.0125
+    assert table[toy.TOY, toy.Method("ERM")].sd == 0.1812
+    table = printed(EXPERIMENTS["benchmark"])
     assert len(table) == 36
-    assert table["parkinsons", "one-step"].mean == 0.76
-    assert {data for data, _ in table} == {*benchmark.NATURAL, *benchmark.SYNTHETIC}
+    assert table[benchmark.Data("parkinsons"), benchmark.Method("one-step")].mean == 0.76
+    assert {data.name for data, _ in table} == {*benchmark.NATURAL, *benchmark.SYNTHETIC}
 
 
 def test_markdown_marks_the_best():
@@ -200,23 +191,32 @@ def test_markdown_marks_the_best():
 # --- tables from end to end ------------------------------------------------------------------------------------------
 
 
-def test_a_tiny_toy_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(toy, "VARIANTS", {"least held-out loss": {"rule": "best"}})
+def test_a_tiny_toy_table(drawing, tmp_path, monkeypatch):
+    monkeypatch.setattr(toy, "VARIANTS", {"best": toy.Variant("least held-out loss", {"rule": "best"})})
     out = str(tmp_path / "results")
     first = reproduce("toy", "--trials", "2", "--first-trial", "1000", "--out", out, "--jobs", "1")
     assert first.exit_code == 0, first.output
     assert "32 cells, 0 stored, 32 to compute" in first.output
     assert "one-step, coupling off (Tukey)" in first.output
-    names = {"table1_toy.csv", "table1_toy.md", "table1_toy.json", "table1_toy.png", "figure_toy.png"}
-    assert {path.name for path in (tmp_path / "results").iterdir()} == names | {"table1_toy.sqlite"}
-    rows = read_csv(tmp_path / "results" / "table1_toy.csv")
+    folder = tmp_path / "results" / "toy"
+    names = {"README.md", "table.csv", "trials.csv", "provenance.json", "errors.png", "problem.png", "curves.npz"}
+    assert {path.name for path in folder.iterdir()} == names | {".work"}
+    assert [path.name for path in (folder / ".work").iterdir()] == ["lock"]
+    rows = read_csv(folder / "table.csv")
     assert len(rows) == 16
     assert float(rows[0]["paper_mean"]) == 0.1453
     assert all(0.01 <= float(row["mean"]) < 1 for row in rows)
-    story = json.loads((tmp_path / "results" / "table1_toy.json").read_text())
-    assert story["seed"] == 0
+    trials = read_csv(folder / "trials.csv")
+    assert len(trials) == 32
+    assert {row["trial"] for row in trials} == {"1000", "1001"}
+    key = settings_key(EXPERIMENTS["toy"].settled({}))
+    assert {row["settings"] for row in (*rows, *trials)} == {key}
+    about = json.loads((folder / "provenance.json").read_text())["settings"][key]
+    assert about["values"]["rule"] == "one-standard-error"
+    story = about["seeds"]["0"]
+    assert story["page"] == "README.md"
+    assert story["command"] == "python -m experiments toy --first-trial 1000 --trials 2"
     assert story["trials"] == [1000, 1001]
-    assert story["settings"]["rule"] == "one-standard-error"
     assert story["computed_with"][0]["versions"]["steelyard"] == steelyard.__version__
     assert {"computed", "cpu_seconds"} <= set(story)
     again = reproduce("toy", "--trials", "2", "--first-trial", "1000", "--out", out, "--jobs", "1")
@@ -225,24 +225,25 @@ def test_a_tiny_toy_table(tmp_path, monkeypatch):
     assert "32 stored, 16 to compute" in more.output
 
 
-def test_a_tiny_benchmark_table(published_data, tmp_path):
+def test_a_tiny_benchmark_table(drawing, published_data, tmp_path):
     protocol = tmp_path / "tiny.toml"
     protocol.write_text(
         "[sizes]\nauto = { source = 40, target = 30 }\nheart = { source = 40, target = 30 }\n"
         "[synthetic]\nslope = 16.0\ndirections = 2\nleast_of_a_class = 5\n"
-        '[variants]\n"other side" = { swap = true }\n'
+        '[variants]\nswapped = { title = "other side", swap = true }\n'
     )
     out = str(tmp_path / "results")
     words = ["--trials", "2", "--first-trial", "1000", "--out", out, "--jobs", "1", "--set", f"protocol={protocol}"]
     done = reproduce("benchmark", *words)
     assert done.exit_code == 0, done.output
     assert "Variant: other side" in done.output
-    rows = read_csv(tmp_path / "results" / "table2_benchmark.csv")
-    assert [row["data"] for row in rows[::6]] == ["auto", "heart", "auto, other side", "heart, other side"]
+    rows = read_csv(tmp_path / "results" / "benchmark" / "table.csv")
+    found = [(row["data"], row["variant"]) for row in rows[::6]]
+    assert found == [("auto", ""), ("heart", ""), ("auto", "swapped"), ("heart", "swapped")]
     assert all(float(row["mean"]) > 0 for row in rows)
 
 
-def test_a_tiny_table_of_choices(published_data, tmp_path):
+def test_a_tiny_table_of_choices(drawing, published_data, tmp_path):
     protocol = tmp_path / "tiny.toml"
     protocol.write_text(
         "[sizes]\nauto = { source = 40, target = 30 }\nheart = { source = 40, target = 30 }\n"
@@ -252,19 +253,18 @@ def test_a_tiny_table_of_choices(published_data, tmp_path):
     done = reproduce("choice", *words, "--out", str(tmp_path / "results"))
     assert done.exit_code == 0, done.output
     assert "ERM kept" in done.output
-    rows = read_csv(tmp_path / "results" / "choice.csv")
+    rows = read_csv(tmp_path / "results" / "choice" / "table.csv")
     assert [(row["data"], row["method"]) for row in rows] == [
         (data, method) for data in ("auto", "heart") for method in ("ERM", "chosen")
     ]
 
 
 def test_the_share_of_kept_plain_fits_and_the_limit_are_counted():
-    from experiments import choice
-
     names = ["auto", "bike", "heart"]
     plain = np.array([1.0, 2.0, 3.0, 4.0])
     chosen = {"auto": plain - [0.5, 0.4, 0.5, 0.6], "bike": plain * 1.05, "heart": plain + np.array([0, 0, 0, 0.01])}
-    errors = {(name, choice.ERM): plain for name in names} | {(name, choice.CHOSEN): chosen[name] for name in names}
+    errors = {(benchmark.Data(name), choice.ERM): plain for name in names}
+    errors |= {(benchmark.Data(name), choice.CHOSEN): chosen[name] for name in names}
     settings = {"protocol": {"sizes": dict.fromkeys(names), "variants": {}}}
     rows = [type("Row", (), {"trials": 4})]
     (section,) = choice.sections(Summary(rows, errors, settings))
@@ -277,16 +277,17 @@ def test_the_share_of_kept_plain_fits_and_the_limit_are_counted():
 
 def test_splits_of_table_2(published_data):
     settings = EXPERIMENTS["benchmark"].settled({})
-    for data in ("auto", "sonar", "sonar, other side", "wine, half the source rows"):
+    halved = benchmark.Data("wine", "half")
+    for data in (*map(benchmark.Data, ("auto", "sonar")), benchmark.Data("sonar", "swapped"), halved):
         one, same = (benchmark.split(data, 1000, settings, 0) for _ in range(2))
         np.testing.assert_array_equal(one.X, same.X)
         assert len(one.X) <= 100
         assert len(one.X_target) <= 100
         assert len(one.X_test) >= len(one.X_target) - 1
-        if "wine" not in data:  # whose table repeats rows
+        if data.name != "wine":  # whose table repeats rows
             parts = [set(map(bytes, part)) for part in (one.X, one.X_target, one.X_test)]
             assert len(set.union(*parts)) == sum(map(len, parts))
-    assert len(benchmark.split("wine, half the source rows", 1000, settings, 0).X) == 50
+    assert len(benchmark.split(halved, 1000, settings, 0).X) == 50
 
 
 def test_the_worst_direction_is_the_worst(published_data):
@@ -306,7 +307,7 @@ def test_the_worst_direction_is_the_worst(published_data):
 
 
 def test_baselines_are_what_they_say():
-    from experiments.kernel_methods import EIWERMRegressor, ERMRegressor, RIWERMRegressor
+    from experiments import EIWERMRegressor, ERMRegressor, RIWERMRegressor
     from steelyard import RULSIF, ULSIF, Target
     from steelyard._numerics.kernels import gaussian
     from steelyard.datasets import sinc_toy
@@ -339,27 +340,25 @@ def test_baselines_are_what_they_say():
 
 
 STORED = [
-    ("toy", Cell("toy", "one-step (squared)", 0)),
-    ("toy", Cell("toy", "RIWERM (Tukey)", 7)),
-    ("coupling", Cell("outliers", "one-step", 3)),
-    ("benchmark", Cell("heart", "one-step", 1)),
-    ("choice", Cell("sonar", "chosen", 2)),
-    ("benchmark", Cell("wine, other side", "EIWERM", 2)),
+    ("toy", Cell(toy.TOY, toy.Method("one-step"), 0)),
+    ("toy", Cell(toy.TOY, toy.Method("RIWERM", "tukey"), 7)),
+    ("coupling", Cell(coupling.Data("outliers"), coupling.Method("one-step"), 3)),
+    ("benchmark", Cell(benchmark.Data("heart"), benchmark.Method("one-step"), 1)),
+    ("choice", Cell(benchmark.Data("sonar"), choice.CHOSEN, 2)),
+    ("benchmark", Cell(benchmark.Data("wine", "swapped"), benchmark.Method("EIWERM"), 2)),
 ]
 
 
-@pytest.mark.parametrize(("name", "cell"), STORED, ids=lambda value: str(value))
-def test_published_results_are_what_the_code_computes(request, tmp_path, name, cell):
+@pytest.mark.parametrize(("name", "cell"), STORED, ids=lambda value: getattr(value, "label", value))
+def test_published_results_are_what_the_code_computes(request, name, cell):
     if name in ("benchmark", "choice"):
         request.getfixturevalue("published_data")
     experiment = EXPERIMENTS[name]
-    path = Path(__file__).parents[2] / "results" / f"{experiment.file}.sqlite"
-    if not path.exists():
+    folder = Path(__file__).parents[2] / "results" / experiment.folder
+    if not folder.exists():
         pytest.skip("the results are not part of this copy of the package")
-    copied = shutil.copy(path, tmp_path)
     settings = experiment.settled({})
-    with open_store(Path(copied), settings, 0) as store:
-        stored = store.outcomes()
+    stored = TrialStore(folder, experiment, settings, 0).outcomes()
     assert len(stored) == len(experiment.cells(settings, range(100)))
     assert compute(name, cell, settings, 0).error == pytest.approx(stored[cell].error, rel=1e-6)
 
@@ -370,9 +369,10 @@ def test_published_results_are_what_the_code_computes(request, tmp_path, name, c
 def test_the_list_explains_what_there_is():
     said = reproduce("--list")
     assert said.exit_code == 0
-    for name in EXPERIMENTS:
+    for name in (*EXPERIMENTS, *STUDIES):
         assert name in said.output
-    assert "--set judge_eta=0.5" in said.output
+    assert "--set validation_eta=0.5" in said.output
+    assert "--set draws=200" in said.output
     assert reproduce().output == said.output
 
 
@@ -385,6 +385,7 @@ def test_the_list_explains_what_there_is():
         (["toy", "--set", "n_centers=many"], "cannot be read"),
         (["toy", "--set", "pi=perhaps"], "yes or no is needed"),
         (["benchmark", "--set", "protocol=nowhere.toml"], "cannot be read"),
+        (["weights-on-tables", "--set", "colour=red"], "has no setting 'colour'"),
     ],
 )
 def test_bad_words_exit_with_2(tmp_path, words, message):
@@ -393,20 +394,35 @@ def test_bad_words_exit_with_2(tmp_path, words, message):
     assert message in " ".join(said.output.split())
 
 
-def test_missing_data_says_where_to_get_it(no_data, tmp_path):
+def test_missing_data_says_where_to_get_it(drawing, no_data, tmp_path):
     said = reproduce("benchmark", "--trials", "1", "--jobs", "1", "--out", str(tmp_path / "out"))
     assert said.exit_code == 2
     assert ".csv is not in" in said.output
     assert "STEELYARD_DATA" in said.output
 
 
-def test_a_folder_that_cannot_be_written(tmp_path):
+def test_a_folder_that_cannot_be_written(drawing, tmp_path):
     (tmp_path / "file").write_text("not a folder")
     said = reproduce("toy", "--trials", "1", "--out", str(tmp_path / "file" / "results"))
     assert said.exit_code == 2
     assert "cannot be written" in " ".join(said.output.split())
     assert issubclass(OutputError, OSError)
     assert issubclass(ParameterError, ValueError)
+
+
+def test_without_matplotlib_nothing_is_computed(tmp_path, monkeypatch):
+    monkeypatch.setattr("experiments.engine.pictures.find_spec", lambda name: None)
+    said = reproduce("toy", "--trials", "1", "--out", str(tmp_path))
+    assert said.exit_code == 2
+    assert "pip install 'steelyard[experiments]'" in " ".join(said.output.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_pages_are_not_made_of_half_a_table(known, tmp_path):
+    run = Run(known, Options(tmp_path, trials=2), {}, Console(quiet=True))
+    run.store.put(run.cells[0], Outcome(1.0, 0.1, "2026-01-31"))
+    with pytest.raises(CellError, match="5 of 6 cells are not stored; run without --minutes 0"):
+        run.page()
 
 
 def start(out):
@@ -419,26 +435,30 @@ def start(out):
 
 
 def contents(folder):
-    """Every column but seconds and date, and the pictures of the fits (that of the table has no times either)."""
-    rows = [{k: v for k, v in row.items() if k != "seconds"} for row in read_csv(folder / "table1_toy.csv")]
-    with sqlite3.connect(folder / "table1_toy.sqlite") as connection:
-        cells = connection.execute(
-            "select settings, seed, data, method, trial, error from cells join names on names.id = name "
-            "join runs on runs.id = run"
-        ).fetchall()
-    pictures = [(folder / name).read_bytes() for name in ("table1_toy.png", "figure_toy.png")]
-    return rows, sorted(cells), pictures
+    """Every file of the table, without seconds, dates and the machine."""
+    found = {path.name: path.read_bytes() for path in (folder / "toy").iterdir() if path.is_file()}
+    rows = [{k: v for k, v in row.items() if k != "seconds"} for row in read_csv(folder / "toy" / "table.csv")]
+    cells = [
+        {k: v for k, v in row.items() if k not in ("seconds", "date")}
+        for row in read_csv(folder / "toy" / "trials.csv")
+    ]
+    story = json.loads(found["provenance.json"])
+    for about in story["settings"].values():
+        for entry in about["seeds"].values():
+            del entry["cpu_seconds"], entry["computed"]
+    pages = [found[name].decode().splitlines() for name in sorted(found) if name.endswith(".md")]
+    assert len(pages) == 1
+    page = [line for line in pages[0] if not line.startswith("| ")]
+    same = {name: found[name] for name in found if name.endswith((".png", ".npz"))}
+    return sorted(found), rows, cells, story, page, same
 
 
 def stored_cells(folder):
-    try:
-        with closing(sqlite3.connect(f"file:{folder / 'table1_toy.sqlite'}?mode=ro", uri=True)) as connection:
-            return connection.execute("select count(*) from cells").fetchone()[0]
-    except sqlite3.OperationalError:  # not made yet
-        return 0
+    path = folder / "toy" / "trials.csv"
+    return max(path.read_bytes().count(b"\n") - 1, 0) if path.exists() else 0
 
 
-def test_killed_at_twenty_moments_the_result_is_the_same(tmp_path):
+def test_killed_at_twenty_moments_the_result_is_the_same(drawing, tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert start(whole).wait() == 0
     rng = np.random.default_rng()
@@ -460,7 +480,7 @@ def test_killed_at_twenty_moments_the_result_is_the_same(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks for processes in /proc")
-def test_workers_end_with_a_killed_parent(tmp_path):
+def test_workers_end_with_a_killed_parent(drawing, tmp_path):
     process = start(tmp_path)
 
     def children():

@@ -27,14 +27,14 @@ def test_spectrum_is_that_of_the_kernel():
     np.testing.assert_allclose(np.sort(values), np.linalg.eigvalsh(kernel)[-len(values) :], atol=1e-9)
 
 
-@pytest.mark.parametrize("penalty", ["coefficients", "norm"])
-def test_leave_one_out_is_that_of_refits(penalty):
+@pytest.mark.parametrize("regularize", ["coefficients", "function"])
+def test_leave_one_out_is_that_of_refits(regularize):
     _, y, kernel = problem()
-    lambdas = np.array([0.01, 1.0])
-    errors, theta = leave_one_out(kernel, y, lambdas, penalty)
-    for place, value in enumerate(lambdas):
+    reg = np.array([0.01, 1.0])
+    errors, theta = leave_one_out(kernel, y, reg, regularize)
+    for place, value in enumerate(reg):
         eye = np.eye(len(y))
-        if penalty == "coefficients":
+        if regularize == "coefficients":
             np.testing.assert_allclose(
                 theta[place], np.linalg.solve(kernel @ kernel + value * eye, kernel @ y), rtol=1e-6, atol=1e-8
             )
@@ -42,7 +42,7 @@ def test_leave_one_out_is_that_of_refits(penalty):
             np.testing.assert_allclose(theta[place], np.linalg.solve(kernel + value * eye, y), rtol=1e-6, atol=1e-8)
         for i in range(len(y)):
             rest = np.arange(len(y)) != i
-            if penalty == "coefficients":  # the row that is left out stays a center
+            if regularize == "coefficients":  # the row that is left out stays a center
                 rows = kernel[rest]
                 refit = kernel[i] @ np.linalg.solve(rows.T @ rows + value * eye, rows.T @ y[rest])
             else:
@@ -73,12 +73,12 @@ def test_lambda_is_chosen_by_the_scored_rows():
     y[20:] = np.random.default_rng(3).normal(size=20)  # noise, which only a large λ survives
     clean = LeaveOneOutKernelRegressor().fit(X, y, scored=np.arange(20))
     every = LeaveOneOutKernelRegressor().fit(X, y)
-    assert clean.lambda_ < every.lambda_
+    assert clean.reg_ < every.reg_
     assert clean.loo_.shape == (21,)
-    with pytest.raises(InputError, match="scored names no row"):
+    with pytest.raises(InputError, match="scored contains no row"):
         LeaveOneOutKernelRegressor().fit(X, y, scored=[])
-    with pytest.raises(ParameterError, match="penalty must be one of"):
-        LeaveOneOutKernelRegressor(penalty="both").fit(X, y)
+    with pytest.raises(ParameterError, match="regularize must be one of"):
+        LeaveOneOutKernelRegressor(regularize="both").fit(X, y)
 
 
 @pytest.mark.filterwarnings("ignore")

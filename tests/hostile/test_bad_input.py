@@ -147,7 +147,7 @@ def test_weights_of_rows(ratio):
         (np.r_[np.nan, np.ones(59)], "NaN"),
         (np.ones(59), r"expected shape \(60,\), got \(59,\)"),
         (np.ones((60, 1)), "1D"),
-        (["a"] * 60, "one number a row"),
+        (["a"] * 60, "one number per row"),
     ):
         with pytest.raises(WeightError, match=text):
             fit(ratio, sample_weight=weights)
@@ -175,7 +175,7 @@ def test_weights_of_rows(ratio):
         (ULSIF(random_state=-1), "random_state must be"),
         (KMM(w_max=0.01, slack=0.1), "Raise w_max or slack"),
         (KMM(slack=-1), "slack must be"),
-        (KMM(ridge=-1), "ridge must be"),
+        (KMM(reg=-1), "reg must be"),
         (KMM(max_rank=0), "max_rank must be"),
         (ClassifierRatio(n_folds=1), "n_folds must be"),
         (ClassifierRatio(Ridge()), "needs a classifier"),
@@ -241,12 +241,14 @@ def test_no_source_row_within_reach_of_the_kernel(ratio):
 
 def test_few_effective_rows_is_a_warning():
     pair = gaussian_pair(300, 300, 1, shift=3.5, scale=0.2, random_state=0)
-    with pytest.warns(SmallEffectiveSampleWarning, match=r"worth \d+\.\d equally weighted rows out of 300.*Flatten"):
+    with pytest.warns(
+        SmallEffectiveSampleWarning, match=r"effective sample size .* is \d+\.\d with n = 300 rows.*Flatten"
+    ):
         fit(KMM(random_state=0), pair.X, pair.X_target)
 
 
 def test_a_bad_raw_mean_is_a_warning():
-    with pytest.warns(RawMeanWarning, match="where theory demands 1"):
+    with pytest.warns(RawMeanWarning, match="where it should be 1"):
         fit(ULSIF(width=0.3, reg=10.0, random_state=0))
 
 

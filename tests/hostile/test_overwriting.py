@@ -344,7 +344,7 @@ def test_a_refit_killed_anywhere_leaves_one_run_or_the_other(exchanged, tmp_path
     found = []
     for run in runs:
         model = load_model(run) if run.exists() else None
-        assert model is None or np.mean(model.predict(frame) == truth) == 1, run
+        assert model is None or np.mean(model.predict(model.encode(frame)) == truth) == 1, run
         found.append("nothing" if model is None else "old" if model.classes == ("no", "yes") else "new")
     before = "nothing" if kind == "absent" else "old"
     n_before = found.count(before)

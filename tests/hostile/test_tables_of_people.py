@@ -11,7 +11,7 @@ from steelyard import diagnose
 from steelyard.app.cli import app
 from steelyard.app.commands import compared
 from steelyard.app.comparison import fit_best
-from steelyard.app.held_out import COMPARED_ROWS, assign_table_folds, draw
+from steelyard.app.held_out import COMPARED_ROWS, assign_table_folds, sample_rows
 from steelyard.errors import InputError
 from steelyard.tables import place_of_row, read_table
 
@@ -142,7 +142,7 @@ def test_a_rare_class_is_never_lost_in_thedraw():
     codes = np.zeros(5000, dtype=int)
     codes[[7, 4000, 4999]] = 1
     for seed in range(20):
-        rows = draw(5000, np.random.default_rng(seed), codes)
+        rows = sample_rows(5000, np.random.default_rng(seed), codes)
         assert len(rows) == COMPARED_ROWS
         assert codes[rows].sum() == 3
 
@@ -219,7 +219,11 @@ def test_poor_columns_do_no_harm(tmp_path, source, target):
     [
         ("x,y\n" + "1,2.5\n" * 60, (), "Every row of the source is the same"),
         ("x,y\n" + "".join(f"{v}e200,{v}\n" for v in NUMBERS), (), "column 'x' of the source has values as large as"),
-        ("x,y\n" + "".join(f"{v},{v}\n" for v in NUMBERS) + "1,12;5\n", (), "line 62, column 'y': '12;5' is no number"),
+        (
+            "x,y\n" + "".join(f"{v},{v}\n" for v in NUMBERS) + "1,12;5\n",
+            (),
+            "line 62, column 'y': '12;5' is not a number",
+        ),
         ('x,y\n"1\n2",3\n\n' + "".join(f"{v},{v}\n" for v in NUMBERS) + "1,oops\n", (), "line 65, column 'y': 'oops'"),
         (
             "x,y\n" + "".join(f"{v},{v}\n" for v in NUMBERS) + "1,inf\n",
@@ -229,7 +233,7 @@ def test_poor_columns_do_no_harm(tmp_path, source, target):
         (
             "x,y\n" + "".join(f"{v},b\n" for v in NUMBERS),
             ("--task", "regression"),
-            "line 2, column 'y': 'b' is no number",
+            "line 2, column 'y': 'b' is not a number",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Target performance: the interval has the skew of the scores, every source of error, and no row judges itself."""
+"""Target performance: skewed intervals, every source of error, and no row that is evaluated by a fit on itself."""
 
 import numpy as np
 import pytest
@@ -97,8 +97,8 @@ def test_with_scores_known_exactly_the_interval_is_that_of_the_mean_over_the_tar
         rng = np.random.default_rng(seed)
         X, T = rng.normal(size=(400, 2)), rng.normal(size=(n_target, 2))
         found = estimate(X, X[:, 0] - 2 * X[:, 1], T)
-        there = T[:, 0] - 2 * T[:, 1]
-        assert found.target.mean == pytest.approx(there.mean(), abs=0.01)
+        target_scores = T[:, 0] - 2 * T[:, 1]
+        assert found.target.mean == pytest.approx(target_scores.mean(), abs=0.01)
         widths.append(half_width(found.target))
-        expected.append(norm.ppf(0.975) * there.std(ddof=1) / np.sqrt(n_target))
+        expected.append(norm.ppf(0.975) * target_scores.std(ddof=1) / np.sqrt(n_target))
     assert np.mean(widths) == pytest.approx(np.mean(expected), rel=0.15)

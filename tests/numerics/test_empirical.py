@@ -20,12 +20,12 @@ def test_order_of_the_table_does_not_matter():
     rng = np.random.default_rng(1)
     table = rng.integers(0, 4, size=(200, 3)).astype(float)
     order = rng.permutation(200)
-    one = empirical(table, None, np.random.default_rng(5))
-    other = empirical(table[order], None, np.random.default_rng(5))
-    np.testing.assert_array_equal(one.rows, other.rows)
-    np.testing.assert_array_equal(one.mass, other.mass)
-    assert len(one) == len(np.unique(table, axis=0))
-    np.testing.assert_array_equal(one.rows[one.position], table)
+    plain = empirical(table, None, np.random.default_rng(5))
+    permuted = empirical(table[order], None, np.random.default_rng(5))
+    np.testing.assert_array_equal(plain.rows, permuted.rows)
+    np.testing.assert_array_equal(plain.mass, permuted.mass)
+    assert len(plain) == len(np.unique(table, axis=0))
+    np.testing.assert_array_equal(plain.rows[plain.position], table)
 
 
 def test_distinct_rows_are_uniform_and_shuffled():
@@ -41,10 +41,10 @@ def test_a_column_of_time_stamps_does_not_hide_the_others():
     days = 1.7e18 + 8.64e13 * rng.integers(0, 5, 300)
     table = np.column_stack([days, rng.integers(0, 50, 300) / 50])
     order = rng.permutation(300)
-    one = empirical(table, None, np.random.default_rng(0))
-    other = empirical(table[order], None, np.random.default_rng(0))
-    assert len(one) == len(np.unique(table, axis=0))
-    np.testing.assert_array_equal(one.rows, other.rows)
+    plain = empirical(table, None, np.random.default_rng(0))
+    permuted = empirical(table[order], None, np.random.default_rng(0))
+    assert len(plain) == len(np.unique(table, axis=0))
+    np.testing.assert_array_equal(plain.rows, permuted.rows)
 
 
 def test_huge_counts_stay_in_range():

@@ -1,9 +1,9 @@
-"""What is left out together: rows one by one, duplicates as one, whatever the order of the table."""
+"""Which rows are held out together: rows one by one, duplicates as one, whatever the order of the table."""
 
 import numpy as np
 import pytest
 
-from steelyard._numerics.duplicates import as_good_as_continuous, units_of_rows
+from steelyard._numerics.duplicates import is_continuous, units_of_rows
 from steelyard._numerics.empirical import empirical
 from steelyard._splits.merged_rows import assign_folds
 from steelyard._splits.rows import folds_of_table
@@ -30,7 +30,7 @@ def levels(n=600):
     ],
 )
 def test_continuous_columns_are_told_from_levels(values, expected):
-    assert as_good_as_continuous(values) is expected
+    assert is_continuous(values) is expected
 
 
 def test_the_rows_of_a_cell_are_assigned_one_by_one():
@@ -55,7 +55,7 @@ def test_duplicates_in_a_continuous_table_are_one_unit():
 
 
 def test_counts_do_not_decide_what_is_continuous():
-    """A row that counts a thousand times is no more discrete than one that counts once."""
+    """Sample weights do not make a continuous table discrete."""
     rows = continuous(repeat=1)
     sample = empirical(rows, np.full(60, 1000.0), np.random.default_rng(0))
     assert sample.n_units == 60
@@ -64,10 +64,10 @@ def test_counts_do_not_decide_what_is_continuous():
 @pytest.mark.parametrize("table", [continuous(), levels()], ids=["continuous", "levels"])
 def test_folds_do_not_depend_on_the_order_of_the_rows(table):
     order = np.random.default_rng(3).permutation(len(table))
-    one = folds_of_table(list(table.T), 5, np.random.default_rng(4))
-    other = folds_of_table(list(table[order].T), 5, np.random.default_rng(4))
+    plain = folds_of_table(list(table.T), 5, np.random.default_rng(4))
+    permuted = folds_of_table(list(table[order].T), 5, np.random.default_rng(4))
     key = table @ [1.0, 10.0]
-    assert sorted(zip(key, one, strict=True)) == sorted(zip(key[order], other, strict=True))
+    assert sorted(zip(key, plain, strict=True)) == sorted(zip(key[order], permuted, strict=True))
 
 
 def test_units_of_text_and_numbers():

@@ -49,7 +49,7 @@ def test_moments_by_fold_equal_the_sums_written_out(dtype, tolerance, n_folds):
 
 
 def test_moments_of_parts_add_up():
-    """What lets streams and clusters use the same sums."""
+    """So that tables can be processed in blocks."""
     rng = np.random.default_rng(2)
     rows, centers, mass = rng.normal(size=(900, 3)), rng.normal(size=(10, 3)), np.full(900, 1 / 900)
     widths = np.array([1.0])

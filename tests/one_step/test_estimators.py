@@ -13,10 +13,10 @@ from steelyard._numerics.kernels import gaussian
 from steelyard._numerics.losses import Hinge, Logistic, Squared, Tukey, robust_scale, zero_one
 from steelyard.datasets import sinc_toy
 from steelyard.errors import InputError, NoTargetWarning, ParameterError
-from steelyard.one_step._alternating import RatioProblem, Settings, alternate
+from steelyard.one_step._alternating import Hyperparameters, RatioProblem, alternate
 from steelyard.one_step._minimize import Features, minimize, objective, weighted_ridge
 
-REGS = 10.0 ** (np.arange(-8, 1, 2) / 2)
+REG_GRID = 10.0 ** (np.arange(-8, 1, 2) / 2)
 
 
 @pytest.fixture
@@ -28,10 +28,10 @@ def toy():
 def problem():
     """Features, ratio problem and labels of a small two-dimensional fit."""
     rng = np.random.default_rng(0)
-    X, goal = rng.normal(size=(80, 2)), rng.normal(0.5, 0.8, (60, 2))
+    X, X_target = rng.normal(size=(80, 2)), rng.normal(0.5, 0.8, (60, 2))
     y = np.sign(X[:, :1] - X[:, 1:] ** 2 + 0.3 * rng.normal(size=(80, 1)))
-    centers, mass = goal[:20], np.full(80, 1 / 80)
-    ratio = RatioProblem(gaussian(X, centers, 0.8), mass, gaussian(goal, centers, 0.8).mean(axis=0))
+    centers, mass = X_target[:20], np.full(80, 1 / 80)
+    ratio = RatioProblem(gaussian(X, centers, 0.8), mass, gaussian(X_target, centers, 0.8).mean(axis=0))
     return Features(gaussian(X, centers, 1.2)), ratio, y
 
 
@@ -92,7 +92,7 @@ def test_natural_cross_entropy_would_not_bound_the_zero_one_loss():
 def test_g_step_equals_a_dense_solve(problem):
     _, ratio, _ = problem
     rng = np.random.default_rng(1)
-    settings = Settings(np.ones(6), 10.0 ** np.arange(-4, 2), np.array([1.0, 0.5, 2.0, 0.1, 1.0, 10.0]))
+    settings = Hyperparameters(np.ones(6), 10.0 ** np.arange(-4, 2), np.array([1.0, 0.5, 2.0, 0.1, 1.0, 10.0]))
     losses = random_losses(rng, 6, 80)
     stepped = ratio.step(losses, settings)
     psi, n = ratio.on_source, 80
@@ -105,7 +105,7 @@ def test_g_step_equals_a_dense_solve(problem):
 
 def test_unclipped_g_step_is_stationary(problem):
     _, ratio, _ = problem
-    settings = Settings(np.ones(3), np.array([0.01, 0.1, 1.0]), np.array([1.0, 0.3, 2.0]))
+    settings = Hyperparameters(np.ones(3), np.array([0.01, 0.1, 1.0]), np.array([1.0, 0.3, 2.0]))
     losses = random_losses(np.random.default_rng(2), 3, 80)
     beta, h = ratio.step(losses, settings), 1e-5
     for direction in np.eye(20):
@@ -117,12 +117,12 @@ def test_unclipped_g_step_is_stationary(problem):
 
 
 def test_without_losses_the_g_step_is_ulsif(problem):
-    from steelyard.ratio.ulsif import rounded_ridge
+    from steelyard.ratio.ulsif import rounded_coefficients
 
     _, ratio, _ = problem
-    settings = Settings(np.ones(1), np.array([0.1]), np.array([1.0]))
+    settings = Hyperparameters(np.ones(1), np.array([0.1]), np.array([1.0]))
     rounded = np.maximum(ratio.step(np.zeros((1, 80)), settings)[0], 0)
-    assert_allclose(rounded, rounded_ridge(ratio.second, ratio.h, 0.1), rtol=1e-12)
+    assert_allclose(rounded, rounded_coefficients(ratio.second, ratio.h, 0.1), rtol=1e-12)
 
 
 @pytest.mark.parametrize("n_settings", [1, 7])
@@ -153,19 +153,19 @@ def test_hinge_equals_piqp(problem):
     rng = np.random.default_rng(4)
     w = rng.exponential(size=(5, 80)) / 80
     w[:, :5] = 0
-    coef = minimize(Hinge(), features, w, y, REGS, np.zeros((5, 20, 1)))
-    ours = objective(Hinge(), features.predictions(coef), coef, w, y, REGS)
+    coef = minimize(Hinge(), features, w, y, REG_GRID, np.zeros((5, 20, 1)))
+    found = objective(Hinge(), features.predictions(coef), coef, w, y, REG_GRID)
     for c in range(5):
-        quadratic = sp.block_diag([2 * REGS[c] * sp.eye(20), sp.csc_matrix((80, 80))]).tocsc()
+        quadratic = sp.block_diag([2 * REG_GRID[c] * sp.eye(20), sp.csc_matrix((80, 80))]).tocsc()
         rows = sp.hstack([sp.csc_matrix(-y * features.values), -sp.eye(80)]).tocsc()
         solver = piqp.SparseSolver()
         solver.settings.eps_abs = solver.settings.eps_rel = 1e-10
         low = np.r_[np.full(20, -np.inf), np.zeros(80)]
         solver.setup(quadratic, np.r_[np.zeros(20), w[c]], None, None, rows, None, -np.ones(80), low, None)
         solver.solve()
-        theirs = solver.result.x[:20].reshape(1, 20, 1)
-        best = objective(Hinge(), features.predictions(theirs), theirs, w[[c]], y, REGS[[c]])[0]
-        assert ours[c] <= best * (1 + 1e-6)
+        reference = solver.result.x[:20].reshape(1, 20, 1)
+        best = objective(Hinge(), features.predictions(reference), reference, w[[c]], y, REG_GRID[[c]])[0]
+        assert found[c] <= best * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("k", [2, 3, 6])
@@ -175,15 +175,15 @@ def test_logistic_equals_scikit_learn(problem, k):
     label = np.digitize(features.values[:, 0] + 0.2 * rng.normal(size=80), np.linspace(0.2, 0.6, k - 1))
     y = 2.0 * label[:, None] - 1 if k == 2 else np.where(label[:, None] == np.arange(k), 1.0, -1.0)
     w = rng.exponential(size=(5, 80)) / 80
-    coef = minimize(Logistic(), features, w, y, REGS, np.ones((5, 20, y.shape[1])))
-    ours = objective(Logistic(), features.predictions(coef), coef, w, y, REGS)
+    coef = minimize(Logistic(), features, w, y, REG_GRID, np.ones((5, 20, y.shape[1])))
+    found = objective(Logistic(), features.predictions(coef), coef, w, y, REG_GRID)
     for c in range(5):
         peer = LogisticRegression(
-            C=1 / (2 * REGS[c] * np.log(2)), fit_intercept=False, tol=1e-10, max_iter=5000, solver="newton-cg"
+            C=1 / (2 * REG_GRID[c] * np.log(2)), fit_intercept=False, tol=1e-10, max_iter=5000, solver="newton-cg"
         ).fit(features.values, label, sample_weight=w[c])
-        theirs = peer.coef_.T[None]
-        best = objective(Logistic(), features.predictions(theirs), theirs, w[[c]], y, REGS[[c]])[0]
-        assert ours[c] == pytest.approx(best, rel=1e-6)
+        reference = peer.coef_.T[None]
+        best = objective(Logistic(), features.predictions(reference), reference, w[[c]], y, REG_GRID[[c]])[0]
+        assert found[c] == pytest.approx(best, rel=1e-6)
 
 
 def test_tukey_reaches_a_stationary_point_below_its_start(problem):
@@ -209,8 +209,8 @@ def test_tukey_reaches_a_stationary_point_below_its_start(problem):
 def test_parabola_touches_tukey_and_lies_above():
     loss, y = Tukey(np.array([2.0])), np.zeros((1, 1))
     for at in (0.1, 0.7, 1.9, 3.0):
-        here = np.full((1, 1, 1), at)
-        c, level = loss.curvature(here, y)[0, 0], loss.values(here, y)[0, 0]
+        predictions = np.full((1, 1, 1), at)
+        c, level = loss.curvature(predictions, y)[0, 0], loss.values(predictions, y)[0, 0]
         for f in np.linspace(-5, 5, 101):
             assert loss.values(np.full((1, 1, 1), f), y)[0, 0] <= level + c * (f**2 - at**2) + 1e-12
 
@@ -232,7 +232,7 @@ def test_robust_scale_is_the_weighted_median():
 def test_no_half_step_raises_its_own_objective(problem, loss):
     features, ratio, y = problem
     axes = np.meshgrid([1e-3, 1e-1], [1e-2, 1e-1], [1.0, 0.3, 0.05], indexing="ij")
-    settings = Settings(*(axis.ravel() for axis in axes))
+    settings = Hyperparameters(*(axis.ravel() for axis in axes))
     found = alternate(lambda *_: loss, features, ratio, y, settings, max_iter=6, tol=0.0)
     assert len(found.rounds) == 6
     for done in found.rounds:
@@ -242,7 +242,7 @@ def test_no_half_step_raises_its_own_objective(problem, loss):
 
 def test_the_best_round_is_kept(problem):
     features, ratio, y = problem
-    settings = Settings(np.array([1e-3]), np.array([0.1]), np.array([0.05]))
+    settings = Hyperparameters(np.array([1e-3]), np.array([0.1]), np.array([0.05]))
     found = alternate(lambda *_: Squared(), features, ratio, y, settings, max_iter=6, tol=0.0)
     totals = np.array([done.total[0] for done in found.rounds])
     assert found.best_total[0] == totals.min()
@@ -335,11 +335,11 @@ def test_lists_are_searched(toy):
         assert model.fit(X, y, target=Target(X_target)).reg_ == 0.01
 
 
-def test_the_rule_prefers_the_greater_penalty(toy):
+def test_the_rule_prefers_the_greater_regularization(toy):
     X, y, X_target, _ = toy
-    near = OneStepRegressor(random_state=0).fit(X, y, target=Target(X_target))
+    within = OneStepRegressor(random_state=0).fit(X, y, target=Target(X_target))
     best = OneStepRegressor(rule="best", random_state=0).fit(X, y, target=Target(X_target))
-    assert near.reg_ >= best.reg_
+    assert within.reg_ >= best.reg_
 
 
 def two_moons(rng, n, shift):

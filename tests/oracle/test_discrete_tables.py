@@ -1,4 +1,4 @@
-"""Tables of few levels: weights are the ratio of the cells' shares, for every estimator and what stands on it."""
+"""Tables of few levels: weights are the ratio of the cells' shares, for every estimator and all that use it."""
 
 import warnings
 
@@ -21,7 +21,7 @@ from steelyard import (
     iwcv_score,
     target_performance,
 )
-from tests.made_up_tables import binary_columns, labelled_ten_cells, ratio_of_counts, target_accuracy, ten_cells
+from tests.made_up_tables import binary_columns, labeled_ten_cells, ratio_of_counts, target_accuracy, ten_cells
 
 pytestmark = pytest.mark.filterwarnings("ignore::steelyard.errors.SteelyardWarning")
 # Largest RMSE to the ratio of the counts (even weights have 1.03).
@@ -71,7 +71,7 @@ def test_binary_columns(name, k):
 
 
 def test_trees_see_rows_and_not_merged_ones():
-    """With twenty rows in a leaf, boosted trees cannot divide ten merged rows."""
+    """With at least twenty rows per leaf, boosted trees could not split ten merged rows."""
     X, target = ten_cells(0)
     ratio = ClassifierRatio(HistGradientBoostingClassifier(random_state=0), random_state=0).fit(X, target=target)
     assert rmse(ratio.weights_, ratio_of_counts(X, target)) <= 0.25
@@ -93,9 +93,9 @@ def test_the_scale_of_weights_that_are_not_whole_changes_nothing(name):
     ratio = TEN_CELLS[name][0] if name in TEN_CELLS else auto()
     X, target = ten_cells(4, 300, 260)
     weights = np.random.default_rng(0).uniform(0.5, 1.5, len(X))
-    one = clone(ratio).fit(X, target=target, sample_weight=weights).weights_
-    other = clone(ratio).fit(X, target=target, sample_weight=np.pi * weights).weights_
-    np.testing.assert_allclose(one, other, atol=1e-9)
+    plain = clone(ratio).fit(X, target=target, sample_weight=weights).weights_
+    scaled = clone(ratio).fit(X, target=target, sample_weight=np.pi * weights).weights_
+    np.testing.assert_allclose(plain, scaled, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", [*TEN_CELLS, "AutoRatio"])
@@ -107,23 +107,23 @@ def test_the_order_of_the_rows_does_not_matter(name):
     np.testing.assert_allclose(clone(ratio).fit(X[order], target=target[::-1]).weights_, weights[order], atol=1e-9)
 
 
-# --- what stands on the weights ---
+# --- methods that use the weights ---
 
 
 def test_the_validation_weights_of_fit_are_those_of_the_shift():
-    from steelyard.app.comparison import estimate_importance, validation_weights
+    from steelyard.app.comparison import validation_weights
 
     X, target = ten_cells(0)
-    judge, _ = validation_weights(X, target, estimate_importance(X, target))
+    weights, _ = validation_weights(X, target, auto().fit(X, target=target).weights_)
     truth = ratio_of_counts(X, target)
     bounded = truth / (0.9 + 0.1 * truth)
-    assert rmse(judge, bounded / bounded.mean()) <= 0.15
+    assert rmse(weights, bounded / bounded.mean()) <= 0.15
 
 
 def test_iwcv_gives_the_score_on_the_target():
     found, truth, source = [], [], []
     for seed in range(8):
-        X, y, target = labelled_ten_cells(seed)
+        X, y, target = labeled_ten_cells(seed)
         model = LogisticRegression(C=0.01)
         found.append(iwcv_score(model, X, y, target=target).mean())
         model.fit(X, y)
@@ -135,17 +135,17 @@ def test_iwcv_gives_the_score_on_the_target():
 def test_the_interval_of_the_target_score_covers_it():
     covered = 0
     for seed in range(40):
-        X, y, target = labelled_ten_cells(seed)
+        X, y, target = labeled_ten_cells(seed)
         model = LogisticRegression().fit(X[:1000], y[:1000])
         interval = target_performance(model, X[1000:], y[1000:], target=target).target
         covered += interval.low <= target_accuracy(model) <= interval.high
-    assert covered >= 34  # of forty: at 95 % coverage fewer happen once in five hundred times
+    assert covered >= 34  # of forty; with 95 % coverage fewer have a probability of 1/500
 
 
 def test_one_step_is_no_worse_than_weighted_logistic_regression():
     losses = []
     for seed in range(3):
-        X, y, target = labelled_ten_cells(seed)
+        X, y, target = labeled_ten_cells(seed)
         one_step = OneStepClassifier(random_state=0).fit(X, y, target=target)
         weighted = WeightedClassifier(LogisticRegression()).fit(X, y, target=target)
         losses.append(target_accuracy(weighted) - target_accuracy(one_step))

@@ -23,10 +23,10 @@ def problem(seed):
     width = np.sqrt(2 * d) * rng.uniform(0.3, 1.5)
     w_max = [1000.0, 2.0, 1.2][seed % 3]
     slack = [(np.sqrt(n) - 1) / np.sqrt(n), 0.1, 0.001][(seed // 3) % 3]
-    ridge = [1e-3, 1e-5][seed % 2]
-    K = gaussian(source, source, width) + ridge * np.eye(n)
+    reg = [1e-3, 1e-5][seed % 2]
+    K = gaussian(source, source, width) + reg * np.eye(n)
     linear = n * gaussian(source, target, width).mean(axis=1)
-    return source, target, width, ridge, K, linear, BoxSlab(np.full(n, w_max), n * (1 - slack), n * (1 + slack))
+    return source, target, width, reg, K, linear, BoxSlab(np.full(n, w_max), n * (1 - slack), n * (1 + slack))
 
 
 def reference(K, linear, bounds):
@@ -51,11 +51,11 @@ def reference(K, linear, bounds):
 
 @pytest.mark.parametrize("seed", range(100))
 def test_objective_is_no_worse_than_piqp(seed):
-    source, _, width, ridge, K, linear, bounds = problem(seed)
+    source, _, width, reg, K, linear, bounds = problem(seed)
     _, best = reference(K, linear, bounds)
     low_rank = pivoted_cholesky(source, width, np.random.default_rng(0), max_rank=10**6, tol=1e-12)
     thin, certificate_thin = solve_box_slab_low_rank(
-        low_rank.factor, low_rank.residual + ridge, linear, bounds, np.ones(len(linear)), tol=1e-7
+        low_rank.factor, low_rank.residual + reg, linear, bounds, np.ones(len(linear)), tol=1e-7
     )
     dense, certificate = solve_box_slab(K, linear, bounds, 1e-6)
     for x, proof in ((dense, certificate), (thin, certificate_thin)):
@@ -78,15 +78,15 @@ def test_the_random_problems_have_active_boxes_and_slabs():
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 10])
-@pytest.mark.parametrize("ridge", [1e-3, 0.0])
+@pytest.mark.parametrize("reg", [1e-3, 0.0])
 @pytest.mark.parametrize("dense_rows", [0, 10**6], ids=["low rank", "dense"])
-def test_the_estimator_reaches_the_reference(dense_rows, ridge, d, monkeypatch):
+def test_the_estimator_reaches_the_reference(dense_rows, reg, d, monkeypatch):
     monkeypatch.setattr(module, "DENSE_ROWS", dense_rows)
     rng = np.random.default_rng(d)
     source, target = rng.normal(size=(500, d)), rng.normal(0.5 / np.sqrt(d), 0.8, size=(400, d))
     width = np.sqrt(2.0 * d)
-    fit = KMM(width=width, ridge=ridge, standardize=False, random_state=0).fit(source, target=target)
-    K = gaussian(source, source, width) + ridge * np.eye(500)
+    fit = KMM(width=width, reg=reg, standardize=False, random_state=0).fit(source, target=target)
+    K = gaussian(source, source, width) + reg * np.eye(500)
     linear = 500 * gaussian(source, target, width).mean(axis=1)
     slack = (np.sqrt(500) - 1) / np.sqrt(500)
     _, best = reference(K, linear, BoxSlab(np.full(500, 1000.0), 500 * (1 - slack), 500 * (1 + slack)))
@@ -98,7 +98,7 @@ def test_the_estimator_reaches_the_reference(dense_rows, ridge, d, monkeypatch):
 
 def test_equal_tables_give_equal_weights():
     X = np.random.default_rng(2).normal(size=(100, 3))
-    fit = KMM(ridge=0.0, width=0.5, random_state=0).fit(X, target=X)
+    fit = KMM(reg=0.0, width=0.5, random_state=0).fit(X, target=X)
     np.testing.assert_allclose(fit.weights_, 1, atol=1e-5)
 
 
@@ -202,9 +202,9 @@ def test_the_coarser_factor_of_many_rows_costs_less_than_a_millionth(n):
 def test_projecting_the_means_beats_exact_means_and_a_padded_diagonal():
     """Why the low-rank path neither computes exact kernel means nor keeps what the factor cuts off."""
     rng = np.random.default_rng(0)
-    n, width, ridge = 600, 2.9, 1e-3
+    n, width, reg = 600, 2.9, 1e-3
     source, target = rng.normal(size=(n, 5)), rng.normal(0.5, 0.8, size=(500, 5))
-    K = gaussian(source, source, width) + ridge * np.eye(n)
+    K = gaussian(source, source, width) + reg * np.eye(n)
     exact = n * gaussian(source, target, width).mean(axis=1)
     slack = (np.sqrt(n) - 1) / np.sqrt(n)
     bounds = BoxSlab(np.full(n, 1000.0), n * (1 - slack), n * (1 + slack))
@@ -216,29 +216,29 @@ def test_projecting_the_means_beats_exact_means_and_a_padded_diagonal():
         x, _ = solve_box_slab_low_rank(low_rank.factor, diagonal, linear, bounds, np.ones(n), tol=1e-7)
         return x @ K @ x / 2 - exact @ x - best
 
-    plain = np.full(n, ridge)
-    ours = excess(projected, plain)
-    assert ours <= 1e-6 * abs(best)
-    assert 4 * ours < excess(exact, plain)
-    assert 4 * ours < excess(exact, plain + low_rank.residual)
-    assert ours < excess(projected, plain + low_rank.residual)
+    plain = np.full(n, reg)
+    least = excess(projected, plain)
+    assert least <= 1e-6 * abs(best)
+    assert 4 * least < excess(exact, plain)
+    assert 4 * least < excess(exact, plain + low_rank.residual)
+    assert least < excess(projected, plain + low_rank.residual)
 
 
 @pytest.mark.parametrize("slack", [None, 0.05])
 @pytest.mark.parametrize("levels", [3, 40])
 def test_repeated_rows_are_the_problem_of_all_rows(levels, slack):
-    """Ridge and slack are those of the N rows, not of the distinct ones: against the QP with every row in it."""
+    """reg and slack refer to all N rows, not to the distinct ones: against the QP with every row."""
     rng = np.random.default_rng(levels)
     source = rng.integers(0, levels, (150, 1)).astype(float)
     target = np.minimum(rng.integers(0, 2 * levels, (90, 1)), levels - 1).astype(float)
-    width, ridge, n = 0.5 * levels, 0.01, len(source)
-    fit = KMM(width=width, ridge=ridge, slack=slack, standardize=False, random_state=0).fit(source, target=target)
-    K = gaussian(source, source, width) + ridge * np.eye(n)
+    width, reg, n = 0.5 * levels, 0.01, len(source)
+    fit = KMM(width=width, reg=reg, slack=slack, standardize=False, random_state=0).fit(source, target=target)
+    K = gaussian(source, source, width) + reg * np.eye(n)
     linear = n * gaussian(source, target, width).mean(axis=1)
     epsilon = (np.sqrt(n) - 1) / np.sqrt(n) if slack is None else slack
     bounds = BoxSlab(np.full(n, 1000.0), n * (1 - epsilon), n * (1 + epsilon))
     solution, _ = reference(K, linear, bounds)
-    ours = fit.weights_ * fit.raw_mean_
-    objective = 0.5 * ours @ K @ ours - linear @ ours
+    weights = fit.weights_ * fit.raw_mean_
+    objective = 0.5 * weights @ K @ weights - linear @ weights
     assert objective == pytest.approx(0.5 * solution @ K @ solution - linear @ solution, rel=1e-6)
-    np.testing.assert_allclose(ours, solution, atol=5e-3)
+    np.testing.assert_allclose(weights, solution, atol=5e-3)

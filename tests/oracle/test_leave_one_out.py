@@ -1,4 +1,4 @@
-"""The closed leave-one-out score against leaving out one by one."""
+"""The closed form of the leave-one-out score against leaving out row by row."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def kernel(rows, centers, width):
 
 
 def brute_force(source, target, centers, width, reg, eta, pairs, weights):
-    """Refit without each pair (row of the source, row of the target); a center goes with the last row of its value."""
+    """Refit without each pair (source row, target row); a center is left out with the last row of its value."""
     scores = []
     for i, j in pairs:
         rest_source, rest_target = np.delete(source, i, axis=0), np.delete(target, j, axis=0)
@@ -41,7 +41,7 @@ def test_equals_brute_force(eta, n_source, n_target, d, given):
     rng = np.random.default_rng(n_source)
     source, target = rng.normal(size=(n_source, d)), rng.normal(0.5, 0.7, size=(n_target, d))
     cells = rng.permutation(n_target)[:20]
-    # Centers that are no target rows stay, whatever is left out.
+    # Centers that are not target rows always stay.
     centers = target[cells] + (0.01 if given else 0.0)
     widths, regs = np.array([2.0, 2.0 / np.sqrt(2), 1.0, 0.4]), np.array([1.0, 0.03, 0.001])
     if n_source > 100:  # several blocks of rows; one grid point is enough
@@ -49,10 +49,10 @@ def test_equals_brute_force(eta, n_source, n_target, d, given):
     s, t = distinct(source), distinct(target)
     moments = ratio_moments(s, t, centers, widths, eta)
     which = np.full(20, -1) if given else cells
-    ours = leave_one_out(s, t, centers, which, widths, regs, eta, moments, rng)
+    scores = leave_one_out(s, t, centers, which, widths, regs, eta, moments, rng)
     pairs = [(i, i) for i in range(min(n_source, n_target))]
     truth = [[brute_force(source, target, centers, w, r, eta, pairs, None) for r in regs] for w in widths]
-    np.testing.assert_allclose(ours, truth, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(scores, truth, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.4])
@@ -67,7 +67,7 @@ def test_rows_of_a_discrete_table_are_left_out_one_by_one(eta, n_source, n_targe
     assert 1 in t.units or levels < 12
     widths, regs = np.array([1.5, 0.5]), np.array([0.3, 0.01])
     moments = ratio_moments(s, t, t.rows, widths, eta)
-    ours = leave_one_out(s, t, t.rows, np.arange(len(t)), widths, regs, eta, moments, np.random.default_rng(7))
+    scores = leave_one_out(s, t, t.rows, np.arange(len(t)), widths, regs, eta, moments, np.random.default_rng(7))
     drawn = pair_rows(s, t, np.random.default_rng(7))
     np.testing.assert_allclose(drawn.source_share, drawn.target_share)
     pairs = [
@@ -75,7 +75,7 @@ def test_rows_of_a_discrete_table_are_left_out_one_by_one(eta, n_source, n_targe
         for i, j in zip(drawn.source, drawn.target, strict=True)
     ]
     truth = [[brute_force(source, target, t.rows, w, r, eta, pairs, drawn.source_share) for r in regs] for w in widths]
-    np.testing.assert_allclose(ours, truth, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(scores, truth, rtol=0, atol=1e-10)
 
 
 def test_every_combination_of_cells_counts_as_often_as_it_is_drawn_on_average():

@@ -89,7 +89,7 @@ def test_kliep_held_out_score_equals_refitting_fold_by_fold():
             coef = proportions / mean
             on_source = a[np.ix_(folds[0] == f, used)] @ coef
             score += len(held) / len(b) * (np.log(held @ coef).mean() - np.log(on_source.mean()))
-        assert fit.scores_[w] == pytest.approx(score, abs=1e-3)  # selection solves to four digits
+        assert fit.scores_[w] == pytest.approx(score, abs=1e-3)  # the width is chosen by likelihoods of four digits
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -100,7 +100,7 @@ def test_kliep_gap_is_certified(seed, width):
     a, t = gaussian(source, target[:40], width), gaussian(target, target[:40], width)
     mean = a.mean(axis=0)
     assert mean @ fit.coef_ == pytest.approx(1, abs=1e-12)
-    # The dual bound, written out: no feasible ratio has a likelihood more than the gap above ours.
+    # The dual bound, written out: no feasible ratio has a likelihood that exceeds that of the fit by more than the gap.
     gap = np.log(np.max((t / (t @ fit.coef_)[:, None]).mean(axis=0) / mean))
     assert gap + 1e-12 >= 0
     assert gap <= 1e-6
@@ -112,7 +112,7 @@ def test_kliep_equals_a_general_purpose_solver():
     centers, width = target[:8], 0.7
     a, t = gaussian(source, centers, width), gaussian(target, centers, width)
     mean = a.mean(axis=0)
-    other = minimize(
+    reference = minimize(
         lambda b: -np.log(t @ b).mean(),
         np.full(8, 1 / mean.sum()),
         jac=lambda b: -(t / (t @ b)[:, None]).mean(axis=0),
@@ -121,7 +121,7 @@ def test_kliep_equals_a_general_purpose_solver():
         options={"maxiter": 1000, "ftol": 1e-12},
     )
     fit = KLIEP(width=width, centers=centers, standardize=False, random_state=0).fit(source, target=target)
-    assert -np.log(t @ fit.coef_).mean() <= other.fun + 1e-6
+    assert -np.log(t @ fit.coef_).mean() <= reference.fun + 1e-6
 
 
 def test_mixture_proportions_of_a_known_mixture():

@@ -40,14 +40,14 @@ def test_the_objective_is_that_of_the_survey_over_the_squared_bound_of_the_loss(
 
 # --- the choice of settings ------------------------------------------------------------------------------------------
 
-REGS = 10.0 ** np.arange(-4, 2)
+REG_GRID = 10.0 ** np.arange(-4, 2)
 
 
 def losses_left_out(x, y, width):
     """Squared error on each row of a ridge fit on the other rows, for every μ of the grid; y in standard units."""
     basis, scaled = gaussians(x, x, width), (y - y.mean()) / y.std()
-    losses = np.empty((len(REGS), len(x)))
-    for r, mu in enumerate(REGS):
+    losses = np.empty((len(REG_GRID), len(x)))
+    for r, mu in enumerate(REG_GRID):
         for i in range(len(x)):
             phi, label = np.delete(basis, i, axis=0), np.delete(scaled, i)
             alpha = np.linalg.solve(phi.T @ phi / len(phi) + mu * np.eye(len(x)), phi.T @ label / len(phi))
@@ -56,10 +56,10 @@ def losses_left_out(x, y, width):
 
 
 def greatest_reg_within(losses, standard_errors):
-    """The greatest μ whose mean loss is within so many standard errors of the least one."""
+    """The greatest μ whose mean loss is within a number of standard errors of the smallest one."""
     means, best = losses.mean(axis=1), losses[losses.mean(axis=1).argmin()]
     error = np.sqrt(np.sum((best - best.mean()) ** 2)) / len(best)
-    return REGS[means <= means.min() + standard_errors * error].max()
+    return REG_GRID[means <= means.min() + standard_errors * error].max()
 
 
 @pytest.mark.filterwarnings("ignore::steelyard.errors.NoTargetWarning")
@@ -73,17 +73,17 @@ def test_the_settings_are_those_of_leaving_out_row_by_row_and_one_standard_error
         losses = losses_left_out(x, y, 0.8)
         answers.append([greatest_reg_within(losses, errors) for errors in (0, 1, 3)])
         for rule, expected in (("best", answers[-1][0]), ("one-standard-error", answers[-1][1])):
-            model = OneStepRegressor(width=0.8, reg=REGS, rule=rule, standardize=False, random_state=seed)
+            model = OneStepRegressor(width=0.8, reg=REG_GRID, rule=rule, standardize=False, random_state=seed)
             assert model.fit(x, y).reg_ == pytest.approx(expected)
-    least, one, three = np.array(answers).T
+    none, single, triple = np.array(answers).T
     # The tables tell the rules apart.
-    assert np.mean(one > least) > 0.2
-    assert np.mean(three > one) > 0.2
+    assert np.mean(single > none) > 0.2
+    assert np.mean(triple > single) > 0.2
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_labels_that_are_noise_are_not_fitted(seed):
-    """By losses on rows that a fit has seen, the least penalty and the narrowest width would win."""
+    """By losses on rows that a fit has seen, the smallest regularization strength and the narrowest width would win."""
     rng = np.random.default_rng(seed)
     X, X_target, y = rng.uniform(-1, 1, (80, 1)), rng.uniform(-0.5, 1, (60, 1)), rng.normal(size=80)
     for options in ({"width": 0.05, "reg": [1e-6, 10.0]}, {"width": [0.05, 50.0], "reg": 1e-6}):

@@ -17,7 +17,7 @@ def fitted_kmm(n_distinct, repeats, kernel_value):
     """
     source = np.repeat(np.eye(n_distinct), repeats, axis=0)
     width = np.sqrt(-0.5 / np.log(kernel_value))
-    kmm = KMM(width=width, ridge=0.0, standardize=False, random_state=0)
+    kmm = KMM(width=width, reg=0.0, standardize=False, random_state=0)
     return kmm.fit(source, target=np.zeros((2, n_distinct)))
 
 

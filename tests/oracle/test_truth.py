@@ -40,7 +40,7 @@ def test_correlates_with_the_quantity_estimated(name, d, shift, scale):
 
 @pytest.mark.parametrize(("shift", "scale"), PAIRS)
 @pytest.mark.parametrize("name", ["KLIEP", "KMM", "LSIF", "RULSIF .1", "ULSIF", "ClassifierRatio", "AutoRatio"])
-# Five dimensions are hard for LSIF with 2,000 rows: it warns, and is right to.
+# Five dimensions are hard for LSIF with 2,000 rows, and it warns.
 @pytest.mark.filterwarnings("ignore::steelyard.errors.SteelyardWarning")
 def test_covers_the_way_in_five_dimensions(name, shift, scale):
     method, covered = METHODS[name], []
@@ -81,8 +81,8 @@ def test_predict_is_the_ratio_and_score_prefers_the_truth(name):
     # The score is the squared error up to a constant, so the fit must beat both no weighting and the wrong direction.
     for worse in (np.ones(len(fresh.X)), method.predict(-fresh.X)):
         at_target = np.ones(len(fresh.X)) if worse[0] == worse[-1] else method.predict(-fresh.X_target)
-        other = np.mean(at_target) - (1 - eta) * np.mean(worse**2) / 2 - eta * np.mean(at_target**2) / 2
-        assert by_hand > other
+        score_of_worse = np.mean(at_target) - (1 - eta) * np.mean(worse**2) / 2 - eta * np.mean(at_target**2) / 2
+        assert by_hand > score_of_worse
 
 
 def test_raw_mean_of_rulsif_is_over_the_mixture():
@@ -92,6 +92,6 @@ def test_raw_mean_of_rulsif_is_over_the_mixture():
         over_source, over_target = fit.predict(pair.X).mean(), fit.predict(pair.X_target).mean()
         assert fit.raw_mean_ == pytest.approx(eta * over_target + (1 - eta) * over_source)
         assert fit.raw_mean_ == pytest.approx(1, abs=0.1)
-        assert over_source < 0.95  # which is why the mean over the source is not the one to look at
+        assert over_source < 0.95  # so raw_mean_ is not the mean over the source
     assert fit.n_clipped_ == np.sum(fit.predict(pair.X) == 2)
     assert fit.predict(pair.X_target).max() <= 2

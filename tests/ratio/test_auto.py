@@ -1,4 +1,4 @@
-"""AutoRatio: the right estimator for the table, the same one whatever the seed, at no more than its fair cost."""
+"""AutoRatio: weights that suit the table and do not depend on the seed; balance of the columns."""
 
 import warnings
 
@@ -15,7 +15,7 @@ from steelyard.errors import InputTypeError, NoOverlapError, RawMeanWarning
 from steelyard.ratio import KMM
 from steelyard.ratio._domain_classifiers import BoundedCalibration
 from steelyard.ratio.auto import ETA
-from steelyard.ratio.candidates import BOOSTED, EVEN, KERNEL, LINEAR, RatioCandidate, mixture_in_words, share_out
+from steelyard.ratio.candidates import BOOSTED, EVEN, KERNEL, LINEAR, RatioCandidate, assign_shares, mixture_in_words
 
 pytestmark = pytest.mark.filterwarnings("ignore::steelyard.errors.SteelyardWarning")
 
@@ -31,7 +31,7 @@ def product_draws():
 
 
 def left(tables, ratio):
-    """Share of the mean difference of the columns that cross-fitted weights leave."""
+    """Mean difference of the columns after cross-fitted weights, as a share of that before."""
     if isinstance(ratio, AutoRatio):
         balance = ratio.fit(tables.X, target=tables.X_target).balance_
     else:
@@ -48,7 +48,7 @@ def test_the_generator_is_what_it_says(linear_draws, product_draws):
         assert tables.X.shape == tables.X_target.shape == (1500, 60)
         balance = column_balance(tables.X, tables.X_target, np.ones(1500))
         assert 0.10 <= balance.mean_before <= 0.18
-        # The true ratio balances: what is left is noise.
+        # The true ratio balances the columns up to noise.
         true = column_balance(tables.X, tables.X_target, tables.ratio)
         assert np.mean(np.abs(true.after) < 2 * true.noise) > 0.85
         assert tables.ratio.mean() == pytest.approx(1, abs=0.25)
@@ -62,9 +62,9 @@ def test_sixty_columns_of_numbers_and_categories_are_balanced(linear_draws):
 
 
 def test_shifts_through_products_are_seen(product_draws):
-    ours = np.mean([left(tables, AutoRatio(random_state=0)) for tables in product_draws])
-    others = [np.mean([left(tables, ratio) for tables in product_draws]) for ratio in (ULSIF(), linear_ratio())]
-    assert ours < min(others)
+    auto = np.mean([left(tables, AutoRatio(random_state=0)) for tables in product_draws])
+    single = [np.mean([left(tables, ratio) for tables in product_draws]) for ratio in (ULSIF(), linear_ratio())]
+    assert auto < min(single)
 
 
 def test_smooth_shifts_in_few_columns_go_to_the_kernels():
@@ -104,7 +104,7 @@ def test_the_effective_sample_size_does_not_depend_on_the_seed_or_a_single_row(l
 
 
 def test_the_score_is_the_squared_error_of_the_relative_ratio():
-    """Up to a constant, and in the mean over rows that were not seen: by brute force on the truth."""
+    """Up to a constant, and in the mean over held-out rows: by brute force with the true ratio."""
     pair = gaussian_pair(2000, 2000, 1, shift=0.5, scale=0.8, random_state=1)
     found = {c.name: c for c in AutoRatio(random_state=0).fit(pair.X, target=pair.X_target).candidates_}
     truth = pair.ratio(pair.X, ETA)
@@ -131,17 +131,17 @@ def test_shares_fall_with_the_distance_to_the_best():
         return RatioCandidate(name, score, error, 100.0, 0.1)
 
     kernel, linear, even = candidate(KERNEL, -0.8, 0.0), candidate(LINEAR, -0.78, 0.02), candidate(EVEN, -0.5, 0.1)
-    assert [c.share for c in share_out([kernel, linear, even])] == pytest.approx([2 / 3, 1 / 3, 0])
-    # A standard error behind, even weights have half, and the others divide the rest.
-    near = candidate(EVEN, -0.5, 0.3)
-    assert [c.share for c in share_out([kernel, linear, near])] == pytest.approx([1 / 3, 1 / 6, 1 / 2])
-    # Where even weights are best nothing else counts, however near it is.
+    assert [c.share for c in assign_shares([kernel, linear, even])] == pytest.approx([2 / 3, 1 / 3, 0])
+    # One standard error worse than the best, even weights have half, and the others divide the rest.
+    close = candidate(EVEN, -0.5, 0.3)
+    assert [c.share for c in assign_shares([kernel, linear, close])] == pytest.approx([1 / 3, 1 / 6, 1 / 2])
+    # Where even weights are the best, no other candidate has a share, however close its score.
     best = candidate(EVEN, -0.5, 0.0), candidate(LINEAR, -0.4999, 0.1), candidate(KERNEL, -0.5, 0.1)
-    assert [c.share for c in share_out(best)] == [1, 0, 0]
+    assert [c.share for c in assign_shares(best)] == [1, 0, 0]
 
 
 def test_an_average_of_candidates_is_nearer_to_the_truth_than_they_are():
-    """Where several are about as good; and its weights and predictions are the averages of theirs."""
+    """Where several have about the same score; its predictions are the average of their predictions."""
     errors = {"average": 0.0, "best": 0.0}
     for seed in range(4):
         pair = gaussian_pair(1500, 1500, 5, shift=0.3, scale=0.9, random_state=seed)
@@ -161,7 +161,7 @@ def test_an_average_of_candidates_is_nearer_to_the_truth_than_they_are():
 
 
 def test_the_choice_does_not_flip_where_two_candidates_are_about_as_good():
-    """On this table a choice of one of them has an effective sample size of 289 or 405, decided by a single row."""
+    """On this table a single candidate would have an effective sample size of 289 or 405, depending on a single row."""
     tables = mixed_tables(shift="products", random_state=1004)
     rows = np.random.default_rng(0).integers(len(tables.X), size=5)
     sizes = [
@@ -176,7 +176,7 @@ def test_disjoint_domains_are_an_error():
     X = rng.uniform(0, 1, (300, 2))
     with pytest.raises(NoOverlapError):
         AutoRatio(random_state=0).fit(X, target=rng.uniform(5, 6, (300, 2)))
-    with pytest.warns(RawMeanWarning):  # nearer, but apart
+    with pytest.warns(RawMeanWarning):  # closer, but not overlapping
         AutoRatio(random_state=0).fit(X, target=rng.uniform(1.5, 2.5, (300, 2)))
 
 
@@ -196,7 +196,7 @@ def test_the_calibration_is_bounded_where_hardly_any_source_row_is():
     largest = np.sort(log_odds[0])[-10]  # ½/√400 of 400 rows are ten
     assert fitted.largest_ == pytest.approx(largest)
     np.testing.assert_allclose(fitted.ratio(np.array([largest, 9.0])), fitted.ratio(np.array([largest, largest])))
-    # log-odds of two Gaussians a standard deviation apart: slope one, intercept zero
+    # Log-odds of two Gaussians whose means differ by one standard deviation: slope one, intercept zero.
     assert fitted.slope_ == pytest.approx(1, abs=0.25)
     assert fitted.intercept_ == pytest.approx(0, abs=0.2)
 
@@ -243,10 +243,10 @@ def test_weights_that_leave_a_column_further_off_are_said_in_words():
     rng = np.random.default_rng(0)
     X, target = rng.normal(size=(400, 2)), rng.normal(size=(400, 2))
     bad = np.exp(X[:, 1])
-    said = balance_in_words(column_balance(X, target, bad, columns=["age", "income"]).by_column())
-    assert said is not None
-    assert "1 of 2 columns further from the target" in said
-    assert "income" in said
+    sentence = balance_in_words(column_balance(X, target, bad, columns=["age", "income"]).by_column())
+    assert sentence is not None
+    assert "1 of 2 columns further from the target" in sentence
+    assert "income" in sentence
     assert balance_in_words(column_balance(X, target, np.ones(400)).by_column()) is None
 
 
@@ -262,7 +262,7 @@ def test_huge_and_constant_columns_have_a_balance():
 
 
 def test_the_noise_of_a_balance_is_what_chance_leaves():
-    """Weights that are right: what is left has the standard deviation that `noise` says, merged rows or not."""
+    """With the true weights the remaining difference has standard deviation `noise`, with merged rows or without."""
     rng = np.random.default_rng(0)
     left, noise = [], []
     for _ in range(300):

@@ -10,7 +10,7 @@ PAIR = gaussian_pair(3000, 2000, 2, random_state=0)
 
 
 class Blocks:
-    """Blocks of uneven size, made anew for every pass."""
+    """Blocks of different sizes, which can be iterated several times."""
 
     def __init__(self, rows, *cuts):
         self.rows, self.cuts = rows, cuts
@@ -100,7 +100,7 @@ def test_single_precision_blocks():
 
 
 def test_bad_blocks():
-    with pytest.raises(InputTypeError, match=r"source blocks can be gone through only once.*__iter__"):
+    with pytest.raises(InputTypeError, match=r"source blocks can be iterated only once.*__iter__"):
         ULSIF().fit_blocks((rows for rows in [PAIR.X]), [PAIR.X_target])
     with pytest.raises(NotFiniteError, match="target contains NaN"):
         ULSIF().fit_blocks([PAIR.X], [PAIR.X_target, np.full((3, 2), np.nan)])

@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from steelyard import ULSIF, AutoRatio, Target, WeightedRegressor, diagnose
-from steelyard.app.comparison import Comparison, Method
+from steelyard.app.comparison import ComparedMethod, Comparison
 from steelyard.model_selection.performance import Interval
 from steelyard.report import gather, render, svg
 from steelyard.report.evidence import marginal, weight_histogram
-from steelyard.tables import Column, Frame
-from steelyard.tables.encoding import learn_encoding
+from steelyard.tables import Column, Frame, encode_pair
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -40,9 +39,9 @@ def frame(seed, shift):
 
 def comparison():
     methods = [
-        Method("linear, no weights", "linear", "no weights", 1.0, 0.9, 0.0, 0.0, 200.0),
-        Method("linear, relative, η=½", "linear", "relative, η=½", 0.8, 1.0, 0.2, 0.1, 120.0),
-        Method("one-step", "one-step", "one-step", 9.0, 1.0, -8.0, np.inf, 20.0),
+        ComparedMethod("linear, no weights", "linear", "no weights", 1.0, 0.9, 0.0, 0.0, 200.0),
+        ComparedMethod("linear, relative, η=½", "linear", "relative, η=½", 0.8, 1.0, 0.2, 0.1, 120.0),
+        ComparedMethod("one-step", "one-step", "one-step", 9.0, 1.0, -8.0, np.inf, 20.0),
     ]
     scores = {name: Interval(0.5, 0.4, 0.7) for name in ("source", "plain", "chosen")}
     return Comparison(tuple(methods), 1, 0, 60.0, 200, "It <b>is</b> better.", (), scores, "squared error")
@@ -52,9 +51,9 @@ def comparison():
 def page():
     source, target = frame(0, 0.0), frame(1, 1.0)
     findings = diagnose(source, target=Target(target))
-    encoding = learn_encoding(source, target)
-    weights = ULSIF(random_state=0).fit(encoding.transform(source), target=encoding.transform(target)).weights_
-    evidence = gather(source, target, encoding, findings, weights, np.random.default_rng(0))
+    pair = encode_pair(source, target)
+    weights = ULSIF(random_state=0).fit(pair.X, target=pair.X_target).weights_
+    evidence = gather(pair, findings, weights, np.random.default_rng(0))
     return render(
         findings,
         evidence,
@@ -122,15 +121,15 @@ def test_weighted_marginals_are_those_of_repeated_rows():
 
 def test_differences_before_and_after_are_means_in_standard_deviations():
     source, target = frame(0, 0.0), frame(1, 1.0)
-    encoding = learn_encoding(source, target)
-    a, b = encoding.transform(source), encoding.transform(target)
+    pair = encode_pair(source, target)
     findings = diagnose(source, target=Target(target))
-    weights = AutoRatio(random_state=0).fit(a, target=b)
-    balance = gather(source, target, encoding, findings, weights.weights_, np.random.default_rng(0)).balance
+    weights = AutoRatio(random_state=0).fit(pair.X, target=pair.X_target)
+    balance = gather(pair, findings, weights.weights_, np.random.default_rng(0)).balance
     found = {x.name: x for x in balance}
-    place = encoding.feature_names.index("age")
-    unit = np.sqrt((a[:, place].var() + b[:, place].var()) / 2)
-    assert found["age"].before == pytest.approx(abs(b[:, place].mean() - a[:, place].mean()) / unit)
+    place = pair.encoding.feature_names.index("age")
+    ages, target_ages = pair.X[:, place], pair.X_target[:, place]
+    unit = np.sqrt((ages.var() + target_ages.var()) / 2)
+    assert found["age"].before == pytest.approx(abs(target_ages.mean() - ages.mean()) / unit)
     assert found["age"].after == pytest.approx(abs(weights.balance_.after[place]), abs=0.1)  # other folds
     left = [x.after for x in balance]
     assert left == sorted(left, reverse=True)
@@ -144,9 +143,9 @@ def test_histogram_counts_every_row_once():
 def test_without_overlap_there_are_no_weights_to_draw():
     source, target = frame(0, 0.0), frame(1, 1.0)
     findings = replace(diagnose(source, target=Target(target)), ratio=None, balance=())
-    evidence = gather(source, target, learn_encoding(source, target), findings, None, np.random.default_rng(0))
+    evidence = gather(encode_pair(source, target), findings, None, np.random.default_rng(0))
     page = render(findings, evidence, None, facts={}, notes=[], weights_used=False)
-    assert "share no region" in page
+    assert "do not overlap" in page
     assert "source, weighted" not in page
 
 
@@ -162,15 +161,15 @@ def test_findings_and_fitted_estimators_show_themselves():
     assert "&lt;script&gt;" in shown
     assert "<script" not in shown
     rng = np.random.default_rng(0)
-    X, goal = rng.normal(size=(60, 2)), rng.normal(0.5, 1, (60, 2))
+    X, X_target = rng.normal(size=(60, 2)), rng.normal(0.5, 1, (60, 2))
     from sklearn.linear_model import Ridge
 
     for model in (ULSIF(random_state=0), WeightedRegressor(Ridge(), ULSIF(random_state=0))):
-        assert "weights, worth" not in model._repr_html_()
-        shown = model.fit(X, X[:, 0], target=goal)._repr_html_()
-        assert "60 weights, worth" in shown
+        assert "importance weights" not in model._repr_html_()
+        shown = model.fit(X, X[:, 0], target=X_target)._repr_html_()
+        assert "60 importance weights with an effective sample size of" in shown
         assert "Histogram of the weights" in shown
-        assert "60 weights, worth" in model._repr_mimebundle_()["text/html"]
+        assert "60 importance weights with an effective sample size of" in model._repr_mimebundle_()["text/html"]
 
 
 def browse(folder, address, width):

@@ -72,7 +72,7 @@ def test_encodings(tmp_path, encoding):
 
 
 def test_latin_1_that_shows_late(tmp_path, monkeypatch):
-    monkeypatch.setattr("steelyard.tables.readers.BLOCK_BYTES", 2**16)
+    monkeypatch.setattr("steelyard.tables._csv.BLOCK_BYTES", 2**16)
     rows = b"".join(b"plain,%d\n" % i for i in range(200_000))
     frame = read_table(write(tmp_path / "t.csv", b"name,n\n" + rows + "é,1\n".encode("latin-1")))
     assert frame["name"].values[-1] == "é"
@@ -105,12 +105,12 @@ def test_a_missing_file(tmp_path):
 
 
 def test_a_broken_parquet_file(tmp_path):
-    with pytest.raises(TableError, match="no Parquet file"):
+    with pytest.raises(TableError, match="cannot be read as a Parquet file"):
         read_table(write(tmp_path / "t.parquet", b"PAR1 and then nothing"))
 
 
 def test_a_column_that_turns_out_to_be_text(tmp_path, monkeypatch):
-    monkeypatch.setattr("steelyard.tables.readers.BLOCK_BYTES", 2**12)
+    monkeypatch.setattr("steelyard.tables._csv.BLOCK_BYTES", 2**12)
     body = "".join(f"{i},{i}\n" for i in range(5000)) + "unknown,2.5\n"
     frame = read_table(write(tmp_path / "t.csv", "a,b\n" + body))
     assert [column.kind for column in frame.columns] == ["category", "number"]
@@ -119,7 +119,7 @@ def test_a_column_that_turns_out_to_be_text(tmp_path, monkeypatch):
 
 
 def test_a_reservoir_is_an_even_sample_and_repeats(tmp_path, monkeypatch):
-    monkeypatch.setattr("steelyard.tables.readers.BLOCK_BYTES", 2**12)
+    monkeypatch.setattr("steelyard.tables._csv.BLOCK_BYTES", 2**12)
     path = write(tmp_path / "t.csv", "a\n" + "".join(f"{i}\n" for i in range(20_000)))
     seen = []
     sample = read_table(path, at_most=2000, seed=1, advance=seen.append)["a"].values

@@ -1,1 +1,1 @@
-"""What methods with a few labeled target rows share."""
+"""Shared code of the methods that learn from a few labeled target rows."""

@@ -1,4 +1,4 @@
-"""Tables of several domains and a target with few labeled rows: what is asked of them, and their scale."""
+"""Validation and scaling of tables of several source domains and a target with a few labeled rows."""
 
 from __future__ import annotations
 
@@ -17,38 +17,41 @@ from steelyard.target import Target
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """Columns less their mean, over their standard deviation; a constant column is left as it is. Labels come last."""
+    """Mean and standard deviation of the columns of a table, to standardize it; the label is the last column.
+
+    The standard deviation of a constant column counts as one.
+    """
 
     mean: FloatArray
     spread: FloatArray
 
-    def to(self, Z: FloatArray) -> FloatArray:
-        """Standardized."""
+    def standardize(self, Z: FloatArray) -> FloatArray:
+        """Standardize rows (n, D)."""
         return (Z - self.mean) / self.spread
 
-    def back(self, Z: FloatArray) -> FloatArray:
-        """As it was."""
+    def restore(self, Z: FloatArray) -> FloatArray:
+        """Rows (n, D) in the original units."""
         return Z * self.spread + self.mean
 
-    def inputs_to(self, X: FloatArray) -> FloatArray:
-        """Standardized, of rows without their labels."""
+    def standardize_inputs(self, X: FloatArray) -> FloatArray:
+        """Standardize rows without their labels."""
         return (X - self.mean[:-1]) / self.spread[:-1]
 
-    def labels_back(self, y: FloatArray) -> FloatArray:
-        """Labels alone, as they were."""
+    def restore_labels(self, y: FloatArray) -> FloatArray:
+        """Labels in the original units."""
         return np.asarray(y * self.spread[-1] + self.mean[-1])
 
 
 def scale_of(Z: FloatArray, standardize: bool = True) -> Scale:
-    """Of the rows of a table; that which changes nothing where it is not to be standardized."""
+    """The scale of the rows of a table; the identity if `standardize` is False."""
     if not standardize:
         return Scale(np.zeros(Z.shape[1]), np.ones(Z.shape[1]))
-    # By the range: the standard deviation of a constant such as 0.1 is not zero but rounding.
+    # The range decides, because the computed standard deviation of a constant such as 0.1 is not exactly zero.
     return Scale(Z.mean(axis=0), np.where(np.ptp(Z, axis=0) > 0, Z.std(axis=0), 1.0))
 
 
 def check_domains(domain: Any, n_rows: int, n_columns: int, who: str) -> tuple[IntArray, Any]:
-    """Numbers of the domains from zero on, and their names."""
+    """The number of the domain of each row, counted from zero, and the names of the domains."""
     if domain is None:
         raise MissingDomainError(f"{who} needs the domain of each row: fit(..., domain=...).")
     labels = np.asarray(domain)
@@ -57,27 +60,29 @@ def check_domains(domain: Any, n_rows: int, n_columns: int, who: str) -> tuple[I
     missing = [i for i, name in enumerate(labels.tolist()) if name is None or name != name]
     if missing:
         raise InputError(
-            f"domain is missing for {len(missing)} rows, the first of them row {missing[0]}. Drop the rows."
+            f"domain is missing for {len(missing)} rows, the first of them row {missing[0]}. Drop these rows."
         )
     try:
         names, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
     except TypeError as error:
-        raise InputError("domain mixes kinds of values that have no order, such as numbers and text.") from error
+        raise InputError(
+            "domain mixes values that have no order, such as numbers and text. Convert them to one type."
+        ) from error
     if len(names) < 2:
         raise InputError(
-            f"{who} learns from what differs between domains and needs at least two; all rows are of {names[0]}."
+            f"{who} learns from the differences between domains and needs at least two; all rows are of {names[0]}."
         )
     if counts.min() < n_columns:
         small = names[int(np.argmin(counts))]
         raise InputError(
             f"Domain {small} has {counts.min()} rows; at least as many as columns, label included, are needed "
-            f"({n_columns}). Leave the domain out, or put it together with another."
+            f"({n_columns}). Drop the domain, or merge it with another one."
         )
     return numbers, names
 
 
 def check_few_shot(estimator: BaseEstimator, X: Any, y: Any, target: Target | None) -> tuple[FloatArray, FloatArray]:
-    """Source rows, and at least two of the target with the same columns; the label is the last column of both."""
+    """Source rows and at least two target rows with the same columns; the label is appended as the last column."""
     if not isinstance(target, Target) or target.y is None:
         raise MissingTargetError(
             f"{type(estimator).__name__} needs a few rows of the target with labels: "
@@ -87,14 +92,19 @@ def check_few_shot(estimator: BaseEstimator, X: Any, y: Any, target: Target | No
     check_labels(estimator, X, y)
     source = np.column_stack([rows, _numbers(y, "y")])
     if np.shape(target.X)[:1] == (1,):
-        raise InputError("The target has one row; two are needed to leave one out, and six or more are better.")
-    there, labels = check_target(estimator, target, X), _numbers(target.y, "The target's y")
-    if len(there) != len(labels):
-        raise InputError(f"The target has {len(there)} rows and {len(labels)} labels; a label for each row is needed.")
-    return source, np.column_stack([there, labels])
+        raise InputError(
+            "The target has one row; leave-one-out needs at least two labeled target rows, and six or more are better."
+        )
+    target_rows, labels = check_target(estimator, target, X), _numbers(target.y, "The target's y")
+    if len(target_rows) != len(labels):
+        raise InputError(
+            f"The target has {len(target_rows)} rows and {len(labels)} labels; a label for each row is needed."
+        )
+    return source, np.column_stack([target_rows, labels])
 
 
 def _numbers(y: Any, name: str) -> FloatArray:
+    """Labels as finite numbers."""
     try:
         labels = column_or_1d(y, dtype=np.float64, warn=True)
     except (ValueError, TypeError) as error:

@@ -1,1 +1,1 @@
-"""Numerical building blocks: kernels, losses, quadratic programs, merged rows."""
+"""Numerical methods: kernels, losses, quadratic programs, merged rows and duplicates."""

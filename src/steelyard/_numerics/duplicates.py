@@ -1,8 +1,9 @@
-"""Duplicated rows, told from rows that chance has repeated.
+"""Duplicates, as opposed to rows that are equal by chance.
 
-This is the one rule for what may be left out together. In a table of few levels equal rows are what one must expect:
-each of them is a row of its own, and is held out by itself. In a table that is as good as continuous chance repeats
-nothing, so equal rows are duplicates of one another: held out one by one, the others would give the answer away.
+This is the one rule for which rows are held out together. In a table of few levels equal rows are to be expected: each
+of them is a separate observation, and is held out by itself. In a table with a practically continuous column, rows are
+not equal by chance, so equal rows are duplicates of one another. They are held out together: otherwise the held-out
+row would be among the training rows.
 """
 
 from __future__ import annotations
@@ -17,77 +18,61 @@ from scipy.sparse import issparse
 from steelyard._typing import FloatArray, IntArray
 from steelyard.errors import InputTypeError
 
-# With fewer levels than this a column says nothing about chance: any three numbers could be three levels.
+# A column of fewer levels is never called continuous: any three numbers could be three levels.
 LEAST_LEVELS = 20
 # How far a level may lie from a regular lattice, in steps.
 OFF_LATTICE = 1e-3
+# Integers up to here are exact in double precision.
 EXACT = 2.0**53
 
 
-def as_good_as_continuous(values: FloatArray) -> bool:
-    """Whether chance would not repeat a value of this column of *distinct* rows.
+def is_continuous(values: FloatArray) -> bool:
+    """Whether this column of *distinct* rows is practically continuous: no value would repeat by chance.
 
-    True if the values hardly repeat among the rows, and the lattice they lie on has more steps than there are pairs
-    of rows.
+    True if hardly any value repeats among the rows, and the coarsest lattice of the values has more steps than there
+    are pairs of rows.
 
     Examples
     --------
     >>> import numpy as np
-    >>> as_good_as_continuous(np.random.default_rng(0).normal(size=50))
+    >>> is_continuous(np.random.default_rng(0).normal(size=50))
     True
-    >>> as_good_as_continuous(np.arange(50) / 2)
+    >>> is_continuous(np.arange(50) / 2)
     False
     """
     finite = values[np.isfinite(values)].astype(np.float64)
     levels = np.unique(finite)
     if len(levels) < max(LEAST_LEVELS, len(finite) / 2):
         return False
-    return _lattice_steps(levels) > len(finite) ** 2
-
-
-def _lattice_steps(levels: FloatArray) -> float:
-    """Steps of the coarsest lattice that holds all levels, from the lowest to the highest; infinity if there is none.
-
-    Either a decimal one (prices, ages, dates), or one with any other even step (a standardized score).
-    """
-    offsets = levels - levels[0]
+    offsets, n_steps = levels - levels[0], np.inf  # infinite where the levels lie on no lattice
     for decimals in range(9):
-        if np.all(np.round(levels, decimals) == levels):
+        if np.all(np.round(levels, decimals) == levels):  # a decimal lattice: prices, ages, dates
             units = np.rint(offsets * 10.0**decimals)
-            if units[-1] >= EXACT:
-                return np.inf
-            return float(units[-1]) / float(np.gcd.reduce(units.astype(np.int64)))
-    steps = offsets / np.diff(levels).min()
-    if np.all(np.abs(steps - np.rint(steps)) < OFF_LATTICE):
-        return float(steps[-1])
-    return np.inf
-
-
-def any_continuous(columns: Sequence[FloatArray]) -> bool:
-    """Whether any of these columns of distinct rows is as good as continuous."""
-    return any(as_good_as_continuous(column) for column in columns)
-
-
-def group_equal_rows(columns: Sequence[NDArray[Any]]) -> IntArray:
-    """The group of each row, equal for rows that are equal in every column; groups are numbered as the rows sort."""
-    group = np.zeros(len(columns[0]), dtype=np.intp)
-    for values in columns:
-        text = values.astype(str) if values.dtype == object else values
-        _, codes = np.unique(text, return_inverse=True)
-        # Renumbered after every column, so that the product of two numbers stays in range.
-        _, group = np.unique(group * (int(codes.max()) + 1) + codes, return_inverse=True)
-    return group
+            if units[-1] < EXACT:
+                n_steps = float(units[-1]) / float(np.gcd.reduce(units.astype(np.int64)))
+            break
+    else:  # a lattice of any other constant step: a standardized score
+        steps = offsets / np.diff(levels).min()
+        if np.all(np.abs(steps - np.rint(steps)) < OFF_LATTICE):
+            n_steps = float(steps[-1])
+    return n_steps > len(finite) ** 2
 
 
 def units_of_rows(columns: Sequence[NDArray[Any]]) -> IntArray:
-    """The number of the unit that each row of a table belongs to: what is held out, drawn or dropped together.
+    """The unit of each row of a table: rows of the same unit are held out, drawn or dropped together.
 
-    Each row is a unit of its own, but for duplicates in a table with a column that is as good as continuous. Units are
-    numbered as the rows sort, so that what is drawn by their numbers does not depend on the order of the table.
+    Each row is a unit of its own, except for duplicates in a table with a practically continuous column. Units are
+    numbered in the sort order of the rows, so that random choices among them do not depend on the order of the table.
 
     Parameters
     ----------
-    columns : one array per column, labels included where they are known; text columns as objects.
+    columns : sequence of arrays of shape (n_rows,)
+        One array per column, including the labels where they are known; text columns have dtype object.
+
+    Returns
+    -------
+    array of shape (n_rows,)
+        The number of each row's unit.
 
     Examples
     --------
@@ -99,10 +84,15 @@ def units_of_rows(columns: Sequence[NDArray[Any]]) -> IntArray:
     >>> bool(units[-2] == units[0] and units[-1] == units[1])
     True
     """
-    group = group_equal_rows(columns)
+    group = np.zeros(len(columns[0]), dtype=np.intp)  # equal for equal rows, in the sort order of the rows
+    for values in columns:
+        text = values.astype(str) if values.dtype == object else values
+        _, codes = np.unique(text, return_inverse=True)
+        # Renumbered after every column, so that the product of two numbers stays in range.
+        _, group = np.unique(group * (int(codes.max()) + 1) + codes, return_inverse=True)
     _, first = np.unique(group, return_index=True)
-    numbers = [values[first] for values in columns if values.dtype.kind in "fiub"]
-    if len(first) == len(group) or any_continuous(numbers):
+    numeric = [values[first] for values in columns if values.dtype.kind in "fiub"]
+    if len(first) == len(group) or any(is_continuous(values) for values in numeric):
         return group
     number = np.empty(len(group), dtype=np.intp)
     number[np.argsort(group, kind="stable")] = np.arange(len(group))
@@ -110,7 +100,7 @@ def units_of_rows(columns: Sequence[NDArray[Any]]) -> IntArray:
 
 
 def table_columns(X: Any, *labels: Any) -> list[NDArray[Any]]:
-    """The columns of an array or a data frame, and label columns, as arrays."""
+    """The columns of an array or a data frame, and those of the labels, as arrays."""
     if issparse(X):
         raise InputTypeError("Sparse input is not supported; give a dense array (X.toarray()).")
     if hasattr(X, "columns"):

@@ -1,4 +1,4 @@
-"""A table seen as a distribution: distinct rows, the mass of each, and how many rows it stands for."""
+"""A table as an empirical distribution: its distinct rows, the mass of each, and how many rows were merged into it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from steelyard._numerics.duplicates import any_continuous
+from steelyard._numerics.duplicates import is_continuous
 from steelyard._typing import FloatArray, IntArray
 
-# Counts up to here are exact in double precision.
+# Integers up to here are exact in double precision.
 LARGEST_COUNT = 2.0**53
 
 
@@ -17,16 +17,16 @@ LARGEST_COUNT = 2.0**53
 class Empirical:
     """Distinct rows with positive masses that sum to one, in a random order that ignores the order of the table.
 
-    Equal rows are merged for *sums*: a row that comes three times is one row of three times the mass, a row of weight
-    zero is not there. So weighting a row by three and repeating it three times are the same thing for every estimator
-    that starts here. And since the rows are sorted before they are shuffled, permuting a table changes nothing.
+    Equal rows are merged for *sums*: a row that occurs three times is one row of three times the mass, and a row of
+    weight zero is dropped. So weighting a row by three and repeating it three times are the same for every estimator
+    that uses this class. Since the rows are sorted before they are shuffled, permuting a table changes nothing.
 
-    Merged rows are not *left out* together: `units` says how many parts a distinct row has that can be held out one by
-    one. That is `counts`, the rows it stands for, unless the table is as good as continuous; there equal rows are
-    duplicates and stay together as one unit (see `duplicates`).
+    Merged rows are not *held out* together: `units` is the number of parts of a distinct row that can be held out
+    separately. It equals `counts`, the number of merged rows, unless the table has a practically continuous column;
+    then equal rows are duplicates and form one unit (see `duplicates`).
 
-    Weights that are all whole numbers are counts. Others are rescaled to sum to the number of rows with positive
-    weight; a distinct row of weight c then counts as max(1, round c) rows.
+    Weights that are all whole numbers are counts. Other weights are rescaled to sum to the number of rows with
+    positive weight; a distinct row of weight c then counts as max(1, round c) rows.
     """
 
     rows: FloatArray
@@ -42,12 +42,12 @@ class Empirical:
 
     @property
     def n_rows(self) -> int:
-        """How many rows the table counts."""
+        """Number of rows of the table, repeated rows included."""
         return int(self.counts.sum())
 
     @property
     def n_units(self) -> int:
-        """How many parts of the table can be left out one by one."""
+        """Number of parts of the table that can be held out separately."""
         return int(self.units.sum())
 
     @property
@@ -59,11 +59,11 @@ class Empirical:
         return len(self.rows)
 
     def with_rows(self, rows: FloatArray) -> Empirical:
-        """The same distribution over other values of the distinct rows."""
+        """The same distribution with other values of the distinct rows."""
         return replace(self, rows=rows)
 
     def first(self, n_cells: int) -> Empirical:
-        """The first distinct rows, which are random ones; their masses are as they were."""
+        """The first distinct rows, which are a random sample, with unchanged masses."""
         if n_cells >= len(self):
             return self
         position = np.where(self.position < n_cells, self.position, -1)
@@ -72,19 +72,19 @@ class Empirical:
         )
 
     def spread(self, values: FloatArray) -> FloatArray:
-        """Values on the distinct rows, given back to the rows of the table (0 for rows of weight zero)."""
+        """Values of the distinct rows, assigned to the rows of the table (0 for rows of weight zero)."""
         return np.where(self.position >= 0, values[self.position], values.dtype.type(0))
 
 
 def empirical(table: FloatArray, weights: FloatArray | None, rng: np.random.Generator) -> Empirical:
-    """Merge equal rows of a table, in O(n log n)."""
+    """The empirical distribution of a table: equal rows are merged, in O(n log n)."""
     present = np.arange(len(table)) if weights is None else np.flatnonzero(weights > 0)
     order = present[_sorting_order(table[present] if weights is not None else table)]
     ordered = table[order]
     first = np.ones(len(order), dtype=bool)
     first[1:] = np.any(ordered[1:] != ordered[:-1], axis=1)
     group = np.cumsum(first) - 1
-    shuffle = rng.permutation(group[-1] + 1)  # distinct row k of the sorted order moves to place shuffle[k]
+    shuffle = rng.permutation(group[-1] + 1)  # the k-th distinct row in sort order moves to shuffle[k]
     place = shuffle[group]
     position = np.full(len(table), -1, dtype=np.intp)
     position[order] = place
@@ -95,13 +95,13 @@ def empirical(table: FloatArray, weights: FloatArray | None, rng: np.random.Gene
         mass: FloatArray = counts.astype(np.float64)
     else:
         mass, counts = _weighted_counts(weights[order], place)
-    units = np.ones_like(counts) if len(rows) == counts.sum() or any_continuous(list(rows.T)) else counts
+    units = np.ones_like(counts) if len(rows) == counts.sum() or any(map(is_continuous, rows.T)) else counts
     return Empirical(rows, mass / mass.sum(), position, counts, units)
 
 
 def _weighted_counts(weights: FloatArray, place: IntArray) -> tuple[FloatArray, IntArray]:
-    """Mass of each distinct row, up to a factor, and the number of rows that it counts as."""
-    # Divided by the largest, so that a sum of huge weights stays in range.
+    """Mass of each distinct row, up to a common factor, and the number of rows that it counts as."""
+    # Divided by the largest, so that the sum of huge weights stays in range.
     shares = weights / weights.max()
     if float(shares.sum()) * float(weights.max()) < LARGEST_COUNT and np.all(weights == np.rint(weights)):
         mass = np.bincount(place, weights=weights).astype(np.float64)
@@ -111,22 +111,12 @@ def _weighted_counts(weights: FloatArray, place: IntArray) -> tuple[FloatArray, 
 
 
 def _sorting_order(table: FloatArray) -> IntArray:
-    """An order of the rows in which equal ones are neighbors."""
-    keys = _row_keys(table)
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    tied = np.flatnonzero(~(ordered[1:] != ordered[:-1]))  # written so that keys beyond the range count as ties
-    if len(tied) and np.any(table[order[tied]] != table[order[tied + 1]]):
-        return np.lexsort(table.T[::-1])  # other rows with the same key might stand between equal ones
-    return order
+    """An order of the rows in which equal rows are adjacent.
 
-
-def _row_keys(table: FloatArray) -> FloatArray:
-    """One number per row, equal for equal rows: a fixed generic combination of the columns, each brought to [0, 1].
-
-    Brought to [0, 1], because beside a column of time stamps a column of shares would be lost to rounding, and rows
-    that differ only there would tie. Summed column by column, because a matrix product may round equal rows
-    differently at the edge of a block.
+    Rows are sorted by one number each, a fixed generic combination of the columns scaled to [0, 1]. They are scaled
+    because a column of shares would be lost to rounding beside a column of time stamps, and rows that differ only
+    there would tie. They are summed column by column because a matrix product may round equal rows differently at the
+    edge of a block.
     """
     factors = np.random.default_rng(0).uniform(1.0, 2.0, size=(table.shape[1],))
     keys = np.zeros(len(table))
@@ -136,4 +126,9 @@ def _row_keys(table: FloatArray) -> FloatArray:
             low, span = values.min(), np.ptp(values)
             if span > 0:
                 keys += (values - low) / span * factor
-    return keys
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    tied = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(tied) and np.any(table[order[tied]] != table[order[tied + 1]]):
+        return np.lexsort(table.T[::-1])  # different rows with equal keys might separate equal rows
+    return order

@@ -1,4 +1,4 @@
-"""A primal-dual interior point for box-and-slab problems whose matrix is a thin factor plus a diagonal."""
+"""A primal-dual interior-point method for box-and-slab problems whose matrix is a low-rank factor plus a diagonal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steelyard._numerics.kernels import blocks
 from steelyard._numerics.quadratic_programs import BoxSlab, Certificate, Multipliers, certify
 from steelyard._typing import FloatArray
 
-# Rows a block when the scaled factor's Gram matrix is summed: large enough for BLAS, small beside the factor.
+# Rows per block when the Gram matrix of the scaled factor is summed: large enough for BLAS, small for memory.
 GRAM_ROWS = 4096
 
 
@@ -29,8 +29,8 @@ def solve_box_slab_low_rank(
 ) -> tuple[FloatArray, Certificate]:
     """min ½xᵀ(GGᵀ + D)x − cᵀx over 0 ≤ x ≤ u, low ≤ Σx ≤ high.
 
-    Mehrotra's predictor-corrector from a point inside all constraints. Each step solves a system of the size of the
-    rank: O(n r²) time, and no copy of G.
+    Mehrotra's predictor-corrector method, started at a point strictly inside all constraints. Each step solves a
+    system of the size of the rank, in O(n r²) time and without a copy of G.
     """
     scale = max(1.0, float(np.max(np.abs(linear))))
     problem = _Scaled(factor, diagonal / scale, linear / scale, bounds, scale)
@@ -38,27 +38,27 @@ def solve_box_slab_low_rank(
     for iteration in range(max_iter + 1):
         product = problem.product(state.x)
         certificate = state.certificate(problem, product, iteration, tol, truncation)
-        # A tenth of the tolerance costs a step, and leaves the tolerance to what the factor cut off.
+        # Solving to a tenth of the tolerance costs one more step, and leaves room for the error of the factor.
         worst = max(certificate.gap, certificate.dual_residual, certificate.primal_residual)
         if worst <= tol / 10 or iteration == max_iter:
             break
         try:
             newton = _Newton(state, problem, product)
         except np.linalg.LinAlgError:
-            break  # the barrier spans more digits than there are; the certificate says how far it came
+            break  # the barrier is beyond double precision; the certificate reports the accuracy reached
         predictor = newton.direction(0.0)
         now = state.complementarity(problem)
         after = state.moved(predictor, state.longest(predictor, problem)).complementarity(problem)
         step = newton.direction(now * (after / now) ** 3, predictor)
         length = 0.99 * state.longest(step, problem)
         if not length > 1e-8:
-            break  # rounding leaves no step to take; the certificate says how far it came
+            break  # rounding errors allow no further step; the certificate reports the accuracy reached
         state = state.moved(step, length)
     return state.x, certificate
 
 
 class _Scaled:
-    """The problem divided by the size of its gradient: every quantity of an iteration is then of order one."""
+    """The problem divided by the size of its gradient, so that every quantity of an iteration is of order one."""
 
     def __init__(
         self, factor: FloatArray, diagonal: FloatArray, linear: FloatArray, bounds: BoxSlab, scale: float
@@ -68,7 +68,7 @@ class _Scaled:
         room = 1e-9 * max(1.0, bounds.high)
         self.low, self.high, self.upper = bounds.low - room, bounds.high + room, bounds.upper
         self.bounds = bounds
-        # Used again in every iteration: fresh pages would cost as much as the product they feed.
+        # Reused in every iteration: allocating it anew would cost as much as the product.
         self.buffer = np.empty((min(len(factor), GRAM_ROWS), factor.shape[1]), order="F")
 
     def product(self, x: FloatArray) -> FloatArray:
@@ -76,7 +76,7 @@ class _Scaled:
 
 
 class _Woodbury:
-    """Solves with T + GGᵀ/scale, T diagonal, through a system of the size of the rank."""
+    """Solves systems with T + GGᵀ/scale, T diagonal, by the Woodbury identity: systems of the size of the rank."""
 
     def __init__(self, problem: _Scaled, barrier: FloatArray) -> None:
         self.factor, self.scale = problem.factor, problem.scale
@@ -92,7 +92,7 @@ class _Woodbury:
         self.cholesky = cho_factor(small, lower=False, overwrite_a=True, check_finite=False)
 
     def solve(self, right: FloatArray) -> FloatArray:
-        """One or several right-hand sides, as columns; the factor is read twice however many there are."""
+        """Solve for one or several right-hand sides (columns); the factor is read twice, however many there are."""
         per_row = self.diagonal if right.ndim == 1 else self.diagonal[:, None]
         scaled = right / per_row
         back = cho_solve(self.cholesky, self.factor.T @ scaled, check_finite=False)
@@ -103,7 +103,7 @@ class _Woodbury:
 class _State:
     """A point, or a step from one: x, its sum, and the multipliers of x ≥ 0, x ≤ u, sum ≥ low, sum ≤ high, sum = Σx.
 
-    The sum is a variable of its own, so that an active slab is followed to full precision however close it is.
+    The sum is a separate variable, so that the distance to an active slab bound keeps its full relative precision.
     """
 
     x: FloatArray
@@ -116,7 +116,7 @@ class _State:
 
     @classmethod
     def inside(cls, problem: _Scaled, start: FloatArray) -> _State:
-        """Multipliers whose products with their rooms are about equal; a far bound gets a small one."""
+        """Start with multipliers whose products with the distances to their bounds are about equal."""
         gradient = problem.product(start) - problem.linear
         level = float(np.mean(np.abs(gradient))) + 1e-3
         product, total = level * float(start.mean()), float(start.sum())
@@ -148,7 +148,7 @@ class _State:
         )
 
     def complementarity(self, p: _Scaled) -> float:
-        """Mean product of a constraint's room and its multiplier."""
+        """Mean product of the distance to a bound and its multiplier."""
         total = (
             self.x @ self.at_zero
             + (p.upper - self.x) @ self.at_upper
@@ -158,7 +158,7 @@ class _State:
         return float(total) / (2 * len(self.x) + 2)
 
     def longest(self, step: _State, p: _Scaled) -> float:
-        """The longest step, at most one, that leaves every room and every multiplier non-negative."""
+        """The longest step length, at most one, that keeps all distances to bounds and multipliers non-negative."""
         scalars = np.array([self.total - p.low, p.high - self.total, self.at_low, self.at_high])
         changes = np.array([step.total, -step.total, step.at_low, step.at_high])
         shrink = min(
@@ -185,16 +185,16 @@ class _Newton:
         self.sum_residual = float(state.x.sum()) - state.total
         self.of_ones: FloatArray | None = None
 
-    def direction(self, goal: float, predictor: _State | None = None) -> _State:
-        """The step toward complementarity `goal`, corrected for the second order of the predictor's step."""
+    def direction(self, complementarity: float, predictor: _State | None = None) -> _State:
+        """The step toward a given complementarity, corrected for the second-order terms of the predictor's step."""
         s, second = self.state, _second_order(predictor)
-        to_zero = (goal - second[0]) / s.x - s.at_zero
-        to_upper = (goal - second[1]) / self.room - s.at_upper
-        to_low = (goal - second[2]) / self.above - s.at_low
-        to_high = (goal - second[3]) / self.below - s.at_high
+        to_zero = (complementarity - second[0]) / s.x - s.at_zero
+        to_upper = (complementarity - second[1]) / self.room - s.at_upper
+        to_low = (complementarity - second[2]) / self.above - s.at_low
+        to_high = (complementarity - second[3]) / self.below - s.at_high
         right, self.of_ones = self._solve(to_zero - to_upper - self.stationarity)
         slab_right = to_low - to_high - self.slab_stationarity
-        # Eliminating x leaves one equation for the sum; written so that neither a vanishing nor a huge slab term hurts.
+        # Eliminating x leaves one equation for the sum, in a form that is stable for tiny and for huge slab terms.
         free, stiffness = float(right.sum()) + self.sum_residual, float(self.of_ones.sum())
         total = (free + stiffness * slab_right) / (self.slab * stiffness + 1)
         nu = (self.slab * free - slab_right) / (self.slab * stiffness + 1)
@@ -210,7 +210,7 @@ class _Newton:
         )
 
     def _solve(self, right: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The solution for `right` and that for ones, which is computed with the first and kept."""
+        """The solutions for `right` and for ones; the latter is computed together with the first one and kept."""
         if self.of_ones is not None:
             return self.solver.solve(right), self.of_ones
         both = self.solver.solve(np.column_stack([right, np.ones(len(right))]))

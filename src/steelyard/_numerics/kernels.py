@@ -1,4 +1,4 @@
-"""Gaussian basis functions, in blocks of rows, for a whole grid of widths at once."""
+"""Gaussian kernels and basis functions, in blocks of rows, for a whole grid of widths at once."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from scipy.linalg.blas import dsyrk
 
 from steelyard._typing import FloatArray, IntArray
 
-# Rows a block: a block by a hundred centers in float64 is 0.4 MB and stays in a core's second-level cache.
+# Rows per block: a block by a hundred centers in float64 is 0.4 MB and fits in a core's second-level cache.
 BLOCK_ROWS = 512
 
 
 def squared_distances(rows: FloatArray, centers: FloatArray, factor: float = 1.0) -> FloatArray:
-    """Squared Euclidean distances, rows by centers, times a factor; never of the wrong sign.
+    """Squared Euclidean distances, rows by centers, times a factor; rounding never changes their sign.
 
-    Expanded as ‖x‖² − 2xᵀc + ‖c‖² around the mean of the centers: without the shift, rows far from the origin
-    would lose the distance to cancellation. The norms go through the product as two more columns, which is cheaper
+    Expanded as ‖x‖² − 2xᵀc + ‖c‖² around the mean of the centers: without that shift, distances between rows far from
+    the origin would be lost to cancellation. The norms are two more columns of the matrix product, which is cheaper
     than two more passes over the result.
     """
     origin = centers.mean(axis=0)
@@ -30,16 +30,17 @@ def squared_distances(rows: FloatArray, centers: FloatArray, factor: float = 1.0
 
 
 def gaussian(rows: FloatArray, centers: FloatArray, width: float) -> FloatArray:
-    """exp(−‖x − c‖² / 2σ²), rows by centers."""
+    """The Gaussian kernel exp(−‖x − c‖² / 2σ²), rows by centers."""
     kernel = squared_distances(rows, centers, -0.5 / width**2)
     return np.asarray(np.exp(kernel, out=kernel))
 
 
 def gaussian_widths(rows: FloatArray, centers: FloatArray, widths: FloatArray) -> Iterator[FloatArray]:
-    """The basis at each width in turn; `widths` falls. Each yielded array is valid until the next one.
+    """The Gaussian kernel at each of the decreasing `widths` in turn; each array is valid until the next is yielded.
 
-    On a grid of ratio √2 the next kernel is the square of the last, so the whole grid costs one ``exp``. In single
-    precision it is taken afresh every other width, before the doubling error can reach the fifth digit.
+    On a grid of ratio √2 each kernel is the square of the one before, so the whole grid costs one ``exp``. In single
+    precision ``exp`` is evaluated for every other width, before the error, which doubles with each squaring, reaches
+    the fifth digit.
     """
     distances = squared_distances(rows, centers)
     kernel = np.empty_like(distances)
@@ -75,13 +76,13 @@ def basis_moments(
 ) -> tuple[FloatArray, FloatArray]:
     """First and second moments of the basis, Σ mass·ψ and Σ mass·ψψᵀ, per width and fold.
 
-    Shapes (widths, folds, b) and (widths, folds, b, b), always accumulated in float64 whatever the rows' dtype.
-    One pass over the rows in blocks, so memory does not grow with the rows; being sums, the results of several
-    tables add up. Without `second` the products are left out and that array stays zero.
+    Shapes (widths, folds, b) and (widths, folds, b, b), accumulated in float64 whatever the dtype of the rows. One
+    pass over the rows in blocks, so memory does not grow with the number of rows; the results of several tables can be
+    added. Without `second` the second moments are not computed and that array is zero.
     """
     n_centers = len(centers)
     firsts = np.zeros((len(widths), n_folds, n_centers))
-    # Column-major so that BLAS can add to the upper triangle in place.
+    # Column-major, so that BLAS can add to the upper triangle in place.
     seconds = np.zeros((len(widths), n_folds, n_centers, n_centers)).transpose(0, 1, 3, 2)
     for f in range(n_folds):
         members = rows if fold is None else rows[fold == f]
@@ -101,7 +102,7 @@ def basis_moments(
 
 
 def _add_gram(total: FloatArray, kernel: FloatArray, factor: float) -> None:
-    """Add factor · kernelᵀ kernel to the upper triangle of a column-major total."""
+    """Add factor · kernelᵀ kernel to (at least) the upper triangle of a column-major total."""
     if kernel.dtype == np.float64:
         dsyrk(factor, kernel.T, beta=1.0, c=total, overwrite_c=1)
     else:

@@ -1,6 +1,6 @@
-"""The losses of the upper bound (survey, section 5.1), and what bounds what.
+"""The losses of the upper bound (survey, section 5.1), and which surrogate bounds which risk.
 
-The bound is stated for a risk whose loss never exceeds m, and minimized through a surrogate that lies above it:
+The bound holds for a risk whose loss is at most m, and is minimized through a surrogate loss that lies above it:
 
 =============  ======================================  =====================================================
 risk           m                                       surrogates that bound it
@@ -9,11 +9,12 @@ zero-one       1                                       hinge; (1 − yf)²; the 
 Tukey's        1 (rescaled as in the survey)           itself; the square of the residual, if ρ² ≥ 3
 =============  ======================================  =====================================================
 
-The plain cross-entropy does not bound the zero-one loss: a wrong class can have a probability just below ½, and
-−ln ½ = 0.69. And 1 − (1 − u²/ρ²)³ starts as 3u²/ρ², which stays below u² for ρ² ≥ 3 only.
+The natural cross-entropy does not bound the zero-one loss: the true class of a misclassified row can have a
+probability just below ½, and −ln ½ = 0.69. And 1 − (1 − u²/ρ²)³ ≈ 3u²/ρ² for small u, which is below u² for ρ² ≥ 3
+only.
 
 Predictions have shape (..., n, k) and labels (n, k): one column for regression and two classes (labels −1, 1), one
-a class otherwise (1 for the row's class, −1 elsewhere). Values have shape (..., n).
+column per class otherwise (1 for the row's class, −1 elsewhere). Values have shape (..., n).
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from steelyard._typing import FloatArray
 from steelyard.errors import ParameterError
 
 LN2 = float(np.log(2))
-# A residual scale of zero (more than half of the rows fitted exactly) would make every other row an outlier.
+# With a residual scale of zero (more than half of the rows fitted exactly) all remaining rows would be outliers.
 LEAST_RESIDUAL_SCALE = 1e-3
 
 
 @dataclass(frozen=True)
 class Squared:
-    """(f − y)². Over k > 2 one-against-the-rest columns, half the sum of their squares.
+    """(f − y)²; for k > 2 one-against-the-rest columns, half the sum of their squares.
 
-    A wrong class means f_true ≤ f_other, and then (1 − f_true)² + (1 + f_other)² ≥ 2: half the sum bounds the
-    zero-one loss as (1 − yf)² does for two classes.
+    A misclassified row has f_true ≤ f_false for some false class, and then (1 − f_true)² + (1 + f_false)² ≥ 2: half
+    the sum bounds the zero-one loss, as (1 − yf)² does for two classes.
     """
 
     def values(self, predictions: FloatArray, y: FloatArray) -> FloatArray:
@@ -59,7 +60,7 @@ class Squared:
 class Tukey:
     """Tukey's bisquare, rescaled to at most one: min(1 − (1 − u²)³, 1) with u = (f − y) / scale.
 
-    `scale` is ρ times the scale of the residuals; an array has one for each leading entry of the predictions.
+    `scale` is ρ times the scale of the residuals; an array has one scale for each leading index of the predictions.
     """
 
     scale: float | FloatArray
@@ -72,7 +73,7 @@ class Tukey:
     def curvature(self, predictions: FloatArray, y: FloatArray) -> FloatArray:
         """Factor c of the parabola c·(f − y)² + const. that touches the loss at each row and lies above it.
 
-        There is one because the loss is concave in the square of the residual.
+        It exists because the loss is concave in the square of the residual.
         """
         return np.asarray(3 * np.square(self._left(predictions, y)) / np.square(self._column()))
 
@@ -87,13 +88,13 @@ class Tukey:
         return 1.0
 
     def lipschitz(self, reach: float, largest_label: float) -> float:
-        """Its steepest slope, at u = 1/√5."""
+        """Lipschitz constant in f: the largest slope, at u = 1/√5."""
         return float(np.max(6 / np.sqrt(5) * (4 / 5) ** 2 / np.asarray(self.scale)))
 
 
 @dataclass(frozen=True)
 class Hinge:
-    """max(0, 1 − yf), two classes."""
+    """max(0, 1 − yf), for two classes."""
 
     def values(self, predictions: FloatArray, y: FloatArray) -> FloatArray:
         """The loss of each row."""
@@ -112,7 +113,8 @@ class Hinge:
 class Logistic:
     """Cross-entropy in bits: log₂(1 + exp(−yf)) for two classes, that of the softmax for more.
 
-    In bits, because a wrong class has a probability of at most ½ and so costs at least one bit.
+    In bits it bounds the zero-one loss: the true class of a misclassified row has a probability of at most ½, so the
+    loss is at least one bit.
     """
 
     def values(self, predictions: FloatArray, y: FloatArray) -> FloatArray:
@@ -123,11 +125,11 @@ class Logistic:
         return np.asarray((logsumexp(predictions, axis=-1) - of_truth) / LN2)
 
     def largest(self, reach: float, largest_label: float) -> float:
-        """Upper limit of the loss where |f| ≤ reach, two classes."""
+        """Upper limit of the loss where |f| ≤ reach, for two classes."""
         return float(np.logaddexp(0, reach) / LN2)
 
     def lipschitz(self, reach: float, largest_label: float) -> float:
-        """Lipschitz constant in f, two classes."""
+        """Lipschitz constant in f, for two classes."""
         return 1 / LN2
 
 
@@ -135,23 +137,23 @@ Loss = Squared | Tukey | Hinge | Logistic
 
 
 def require_squared_bounds_tukey(tukey_scale: float) -> None:
-    """An error where the square of the residual does not lie above Tukey's loss."""
+    """Raise `ParameterError` where the squared residual does not lie above Tukey's loss."""
     if tukey_scale**2 < 3:
         raise ParameterError(
-            f'loss="squared" bounds Tukey\'s loss only for tukey_scale² ≥ 3; got tukey_scale={tukey_scale:g}. Use '
+            f'loss="squared" bounds Tukey\'s loss only for tukey_scale² ≥ 3; got tukey_scale={tukey_scale:g}. Give '
             'tukey_scale of at least 1.733 (4.685 is customary), or loss="tukey".'
         )
 
 
 def zero_one(predictions: FloatArray, y: FloatArray) -> FloatArray:
-    """1 where the predicted class is wrong (an undecided two-class prediction is wrong), 0 elsewhere."""
+    """The zero-one loss: 1 where the predicted class is wrong (a tie of two classes is wrong), 0 elsewhere."""
     if y.shape[1] == 1:
         return (y[:, 0] * predictions[..., 0] <= 0).astype(np.float64)
     return (np.argmax(predictions, axis=-1) != np.argmax(y, axis=1)).astype(np.float64)
 
 
 def weighted_median(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """The least value below which half of the weight lies, for each row of (C, n); shape (C,)."""
+    """The smallest value such that half of the weight is at or below it, for each row of (C, n); shape (C,)."""
     order = np.argsort(values, axis=-1)
     share = np.cumsum(np.take_along_axis(np.broadcast_to(weights, values.shape), order, axis=-1), axis=-1)
     half = np.argmax(share >= share[..., -1:] / 2, axis=-1)[..., None]
@@ -159,5 +161,5 @@ def weighted_median(values: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def robust_scale(residuals: FloatArray, weights: FloatArray) -> FloatArray:
-    """Median absolute residual under weights, over 0.6745 (the standard deviation of Gaussian noise); shape (C,)."""
+    """Weighted median absolute residual over 0.6745, a robust standard deviation of Gaussian noise; shape (C,)."""
     return np.maximum(weighted_median(np.abs(residuals), weights) / 0.6745, LEAST_RESIDUAL_SCALE)

@@ -1,9 +1,9 @@
-"""Quadratic programs of this library, each solved with a certificate.
+"""The quadratic programs of KMM and LSIF, each solved with a certificate of optimality.
 
 * box and slab: min ½xᵀQx − cᵀx  over 0 ≤ x ≤ u, low ≤ Σx ≤ high   (KMM)
 * non-negative: min ½xᵀQx − cᵀx  over x ≥ 0                          (LSIF)
 
-Small dense problems go to piqp. Large ones have Q = GGᵀ + diag(d) with a thin G and go to `interior`.
+Small dense problems are solved by piqp, large ones with Q = GGᵀ + diag(d) and a low-rank G by `interior_point`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,36 @@ from steelyard.errors import ConvergenceError
 
 @dataclass(frozen=True)
 class Certificate:
-    """How good a solution is, measured on the solution itself rather than reported by the solver.
+    """Accuracy of the solution x of min ½xᵀQx − cᵀx under bounds, computed from x itself (survey, section 3.2).
 
-    `gap` is the complementarity gap relative to max(1, |objective|); the residuals are in the infinity norm of the
-    problem scaled to unit gradients and unit weights; `solved` says that all three are at most the tolerance.
-    `truncation` is the share of the kernel matrix' trace that a low-rank factor left out; 0 where the matrix was
-    used as it is.
+    The values are measured at the solution, not reported by the solver. `KMM`, `LSIF` and `KLIEP` have one as
+    ``certificate_``.
+
+    Parameters
+    ----------
+    objective : float
+        Value of the objective (for `KLIEP`, the negative log-likelihood).
+    primal_residual : float
+        Largest violation of a constraint, in the infinity norm of the problem scaled to unit weights.
+    dual_residual : float
+        Largest violation of stationarity, in the infinity norm of the problem scaled to unit gradients.
+    gap : float
+        Complementarity (duality) gap, relative to max(1, |objective|).
+    n_iter : int
+        Number of iterations of the solver.
+    solved : bool
+        Whether gap and residuals are at most the tolerance.
+    truncation : float, default=0.0
+        Share of the kernel matrix' trace that a low-rank factor left out; 0 where the whole matrix was used.
+
+    Examples
+    --------
+    >>> from steelyard import LSIF
+    >>> from steelyard.datasets import gaussian_pair
+    >>> pair = gaussian_pair(200, 200, random_state=0)
+    >>> certificate = LSIF(random_state=0).fit(pair.X, target=pair.X_target).certificate_
+    >>> certificate.solved, certificate.gap <= 1e-6
+    (True, True)
     """
 
     objective: float
@@ -35,13 +59,21 @@ class Certificate:
     solved: bool
     truncation: float = 0.0
 
-    def require(self, what: str, tol: float) -> None:
-        """Raise unless solved."""
+    def require(self, method: str, tol: float) -> None:
+        """Raise `ConvergenceError` unless the problem was solved.
+
+        Parameters
+        ----------
+        method : str
+            Name of the method, for the message.
+        tol : float
+            The tolerance, for the message.
+        """
         if not self.solved:
             raise ConvergenceError(
-                f"{what} stopped after {self.n_iter} iterations with gap {self.gap:.1e}, primal residual "
+                f"{method} did not converge: after {self.n_iter} iterations it has gap {self.gap:.1e}, primal residual "
                 f"{self.primal_residual:.1e} and dual residual {self.dual_residual:.1e}; each should be at most "
-                f"{tol:.1e}. Raise tol, widen the kernel or the ridge, or check for columns of very different size."
+                f"{tol:.1e}. Raise tol, width or reg, or check for columns of very different scale."
             )
 
 
@@ -56,7 +88,7 @@ class BoxSlab:
 
 @dataclass(frozen=True, eq=False)
 class Multipliers:
-    """Non-negative multipliers of the four kinds of constraint."""
+    """Non-negative multipliers of x ≥ 0, x ≤ upper, Σx ≥ low and Σx ≤ high."""
 
     at_zero: FloatArray
     at_upper: FloatArray
@@ -74,13 +106,13 @@ def certify(
     tol: float,
     truncation: float = 0.0,
 ) -> Certificate:
-    """Certificate of a point of the box-and-slab problem; `product` is Q x."""
+    """Certificate of a point x of the box-and-slab problem; `product` is Qx."""
     total, m = float(x.sum()), multipliers
     objective = float(x @ product / 2 - linear @ x)
     violation = max(float(np.max(-x)), float(np.max(x - bounds.upper)), 0.0)
     slab = max(bounds.low - total, total - bounds.high, 0.0) / max(1.0, len(x))
     stationarity = product - linear - m.at_zero + m.at_upper - m.at_low + m.at_high
-    # A negative multiplier would prove nothing, however small the rest.
+    # With a negative multiplier small residuals would not prove optimality.
     wrong_sign = max(0.0, -float(m.at_zero.min()), -float(m.at_upper.min()), -m.at_low, -m.at_high)
     dual = max(float(np.max(np.abs(stationarity))), wrong_sign) / max(1.0, float(np.max(np.abs(linear))))
     gap = abs(float(x @ m.at_zero + (bounds.upper - x) @ m.at_upper))
@@ -95,9 +127,9 @@ def certify(
 def solve_box_slab(
     matrix: FloatArray, linear: FloatArray, bounds: BoxSlab, tol: float
 ) -> tuple[FloatArray, Certificate]:
-    """The dense problem, by piqp."""
+    """The box-and-slab problem with a dense matrix, by piqp."""
     n = len(linear)
-    # Scaled so that the gradient is of order one whatever the number of rows.
+    # Scaled so that the gradient is of order one, whatever the number of rows.
     scale = max(1.0, float(np.max(np.abs(linear))))
     result = _piqp(
         matrix / scale,
@@ -121,9 +153,9 @@ def solve_box_slab(
 def solve_non_negative(matrix: FloatArray, linear: FloatArray, tol: float) -> tuple[FloatArray, Certificate]:
     """min ½xᵀQx − cᵀx over x ≥ 0, by piqp, scaled to a unit diagonal and a unit linear term.
 
-    The scaling matters: a basis function that hardly any source row touches has a tiny diagonal and a huge
-    coefficient, and both would drown the others. The certificate is that of the scaled problem, its objective that
-    of the problem as given.
+    The scaling matters: a basis function that is almost zero at every source row has a tiny diagonal entry and a huge
+    coefficient, which would dominate all others. The certificate is that of the scaled problem, its objective that of
+    the original one.
     """
     per_column = 1 / np.sqrt(np.maximum(matrix.diagonal(), np.finfo(np.float64).tiny))
     scaled_linear = linear * per_column
@@ -141,7 +173,7 @@ def solve_non_negative(matrix: FloatArray, linear: FloatArray, tol: float) -> tu
 
 
 def _piqp(matrix: FloatArray, linear: FloatArray, **constraints: Any) -> Any:
-    import piqp  # here, so that importing the library does not load a solver
+    import piqp  # imported here, so that importing the library does not load a solver
 
     solver = piqp.DenseSolver()
     solver.settings.eps_abs = solver.settings.eps_rel = 1e-11

@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import numpy as np
 
-from steelyard._typing import FloatArray
+from steelyard._typing import FloatArray, IntArray
 from steelyard.errors import NoOverlapError
 
 
 def weighted_mean(scores: FloatArray, weights: FloatArray) -> float:
-    """Σ w s / Σ w."""
+    """The weighted mean Σ w s / Σ w."""
     total = weights.sum()
     if not total > 0:
         raise NoOverlapError(
-            "A held-out fold has no weight at all: none of its rows looks like the target. Shuffle the rows "
-            "(cv=KFold(shuffle=True)), use fewer folds, or judge with RULSIF."
+            "All importance weights of a held-out fold are zero, so its score cannot be estimated. Shuffle the rows "
+            "(cv=KFold(shuffle=True)), use fewer folds, or use RULSIF for the validation weights."
         )
     return float(scores @ weights / total)
 
 
 def standard_error(scores: FloatArray, weights: FloatArray) -> float:
-    """Standard error of Σ w s / Σ w, the weights taken as given: √Σ w²(s − mean)² / Σ w."""
+    """Standard error √Σ w²(s − mean)² / Σ w of the weighted mean Σ w s / Σ w, for given weights."""
     return float(np.sqrt(np.sum(np.square(weights * (scores - weighted_mean(scores, weights))))) / weights.sum())
+
+
+def simplest_within_one_standard_error(means: FloatArray, error: float, simplicity: FloatArray) -> IntArray:
+    """The candidates that the one-standard-error rule chooses: one, or several where candidates tie.
+
+    Among the candidates whose mean loss is at most the smallest one plus its standard error `error`, those of the
+    greatest simplicity, and among these, those of the smallest mean loss.
+
+    Examples
+    --------
+    >>> means, simplicity = np.array([0.30, 0.31, 0.33, 0.40]), np.array([1.0, 2.0, 3.0, 4.0])
+    >>> simplest_within_one_standard_error(means, 0.05, simplicity)
+    array([2])
+    """
+    close = np.flatnonzero(means <= means.min() + error)
+    simplest = close[simplicity[close] == simplicity[close].max()]
+    return simplest[means[simplest] == means[simplest].min()]

@@ -1,1 +1,1 @@
-"""Which rows are held out together: the one place where rows are assigned to folds."""
+"""The one place where rows are assigned to folds, and which rows are held out together."""

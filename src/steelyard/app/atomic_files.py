@@ -137,11 +137,6 @@ def _read_mark(folder: Path) -> tuple[str | None, Mapping[str, Any]]:
         return None, {}
 
 
-def _mark(files: Mapping[str, bytes], made_by: str) -> bytes:
-    digests = {name: _digest(data) for name, data in sorted(files.items())}
-    return (json.dumps({"made_by": made_by, "files": digests}, indent=2, ensure_ascii=False) + "\n").encode()
-
-
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -166,7 +161,8 @@ def write_folder(
     """
     check_folder(folder, files, *inputs, made_by=made_by, overwrite=overwrite)
     data = {name: _bytes(content) for name, content in files.items()}
-    data[MARK] = _mark(data, made_by)
+    mark = {"made_by": made_by, "files": {name: _digest(content) for name, content in sorted(data.items())}}
+    data[MARK] = (json.dumps(mark, indent=2, ensure_ascii=False) + "\n").encode()
     _sweep(folder)
     try:
         if folder.exists():

@@ -13,10 +13,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from steelyard._progress import progress_bar
 
 app = typer.Typer(
-    help="Learning under distribution shift: weigh the data you have so that it looks like the data you must predict.",
+    help="Learning under distribution shift by importance weighting: diagnose, fit, predict, evaluate.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
@@ -42,6 +43,7 @@ def main(
             stream.reconfigure(errors="replace")  # a terminal without ± shows a question mark, not a traceback
 
 
+ROWS = "{task.fields[rows]}"  # what a progress bar shows beside its task
 Source = Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you have.")]
 TargetFile = Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you must predict.")]
 Model = Annotated[Path, typer.Argument(help="Folder that steelyard fit wrote.")]
@@ -74,7 +76,8 @@ def diagnose(
     from steelyard.app import commands
 
     with _errors():
-        findings = commands.diagnose_files(source, target, label, seed, _progress(quiet or json_output), out, overwrite)
+        progress = progress_bar(ROWS, hidden=quiet or json_output)
+        findings = commands.diagnose_files(source, target, label, seed, progress, out, overwrite)
         if json_output:
             typer.echo(findings.to_json())
         elif not quiet:
@@ -89,7 +92,7 @@ def diagnose(
 def weigh(
     source: Source,
     target: TargetFile,
-    out: Annotated[Path, typer.Option(help="Where to write the weights, one a source row.")] = Path("weights.csv"),
+    out: Annotated[Path, typer.Option(help="Where to write the weights, one per source row.")] = Path("weights.csv"),
     overwrite: Overwrite = False,
     label: Label = None,
     eta: Annotated[
@@ -100,11 +103,11 @@ def weigh(
     json_output: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Weigh every source row so that the source looks like the target; the weights go into a CSV file."""
+    """Estimate one importance weight per source row; the weights go into a CSV file."""
     from steelyard.app import commands
 
     with _errors():
-        progress = _progress(quiet or json_output)
+        progress = progress_bar(ROWS, hidden=quiet or json_output)
         summary = commands.weigh_files(source, target, label, eta, seed, out, progress, overwrite)
         if json_output:
             typer.echo(json.dumps(summary))
@@ -137,10 +140,10 @@ def fit(
 ) -> None:
     """Diagnose the shift, compare plain and weighted models for the target, keep the best, and draw a page.
 
-    Three learners (linear, smooth, boosting) are fitted without weights, with flattened and with relative importance
-    weights, and one-step; all are judged on held-out source rows weighted to look like the target. The plain model
-    stays unless another is better by more than one standard error. Labels in the target file are never used here:
-    see steelyard evaluate.
+    Three learners (linear, kernel, boosted trees) are fitted without weights, with flattened and with relative
+    importance weights, and one-step; importance-weighted cross-validation compares them for the target. The plain
+    model is kept unless another is better by more than one standard error. Labels in the target file are never used
+    here: see steelyard evaluate.
 
     Writes model.skops, model.json, weights.csv, predictions.csv, findings.json and report.html, and run.json, by which
     a later fit knows the folder as its own and may replace them.
@@ -148,7 +151,8 @@ def fit(
     from steelyard.app import commands, workflow
 
     with _errors():
-        run = commands.fit_files(source, target, label, task, seed, out, _progress(quiet or json_output), overwrite)
+        progress = progress_bar(ROWS, hidden=quiet or json_output)
+        run = commands.fit_files(source, target, label, task, seed, out, progress, overwrite)
         if json_output:
             typer.echo(json.dumps({**workflow.run_dict(run.findings, run.comparison), "notes": run.notes}))
         elif quiet:
@@ -170,7 +174,7 @@ def predict(
     from steelyard.app import commands
 
     with _errors():
-        summary = commands.predict_file(model, table, out, _progress(quiet or json_output), overwrite)
+        summary = commands.predict_file(model, table, out, progress_bar(ROWS, hidden=quiet or json_output), overwrite)
         if json_output:
             typer.echo(json.dumps(summary))
         elif not quiet:
@@ -193,7 +197,7 @@ def evaluate(
     from steelyard.app import commands
 
     with _errors():
-        found = commands.evaluate_file(model, table, seed, _progress(quiet or json_output))
+        found = commands.evaluate_file(model, table, seed, progress_bar(ROWS, hidden=quiet or json_output))
         if json_output:
             typer.echo(json.dumps(found))
         else:
@@ -212,7 +216,7 @@ def demo(
     from steelyard.app import demo as show
 
     with _errors():
-        show.run(out, seed, Console(), _progress(False), overwrite)
+        show.run(out, seed, Console(), progress_bar(ROWS), overwrite)
 
 
 @contextmanager
@@ -227,11 +231,6 @@ def _errors() -> Iterator[None]:
         line = " ".join(str(error).split())
         Console(stderr=True).print(f"[bold red]Error:[/] {escape(line)}", highlight=False, soft_wrap=True)
         raise typer.Exit(2) from error
-
-
-def _progress(quiet: bool) -> Progress:
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rows]}"), TimeElapsedColumn()
-    return Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,23 +18,24 @@ from rich.table import Table
 from steelyard._typing import FloatArray
 from steelyard.app.atomic_files import MARK, check_file, check_folder, csv_text, write_file, write_folder
 from steelyard.app.comparison import N_STEPS, paired_gain
+from steelyard.app.notes import unseen_combinations, unseen_levels
 from steelyard.app.persistence import FILES, TableModel, load_model, require_known
-from steelyard.app.workflow import Run, fit_tables, predictions_csv, report, unseen_combinations, unseen_levels
-from steelyard.balance import Balance, ColumnBalance, balance_in_words, cross_fitted_balance
-from steelyard.diagnostics import Findings, diagnose
+from steelyard.app.workflow import FittedTables, diagnosis_report, fit_tables, predictions_csv
+from steelyard.balance import Balance, balance_in_words, cross_fitted_balance
+from steelyard.diagnostics import Findings, diagnose_pair
 from steelyard.errors import SteelyardWarning, TableError, UnseenCellsWarning
 from steelyard.model_selection.performance import Interval, bootstrap_t
 from steelyard.ratio import RULSIF, AutoRatio
 from steelyard.ratio.candidates import mixture_in_words
-from steelyard.report import phrases as words
-from steelyard.tables import Column, Frame, place_of_row, read_table
-from steelyard.tables.encoding import Encoding, in_words, is_number, learn_encoding, match_frames, mismatched
+from steelyard.report import phrases
+from steelyard.tables import Column, Frame, TablePair, encode_pair, match_frames, place_of_row, read_table
+from steelyard.tables.encoding import in_words, is_number, mismatched
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size
 
-# Rows of a file that are kept for a diagnosis, which looks at fewer.
+# Rows of a file that are kept for a diagnosis, which compares fewer.
 SAMPLE = 20_000
-# What the commands write into their folders, beside the mark.
+# What the commands write into their folders, in addition to the mark.
 DIAGNOSE_FILES = ("findings.json", "report.html")
 FIT_FILES = (*FILES, "weights.csv", "predictions.csv", *DIAGNOSE_FILES)
 
@@ -60,16 +61,18 @@ def read_pair(source: Path, target: Path, progress: Progress, *, at_most: int | 
     """Two tables. A column that is text in one of them is read as text in both: 007 stays 007."""
     kinds: dict[str, str] = {}
     while True:
-        near = read(source, progress, at_most=at_most, seed=seed, kinds=kinds)
-        far = read(target, progress, at_most=at_most, seed=seed + 1, kinds=kinds)
-        differ = [name for name in mismatched(near, far) if name not in kinds]
+        frames = (
+            read(source, progress, at_most=at_most, seed=seed, kinds=kinds),
+            read(target, progress, at_most=at_most, seed=seed + 1, kinds=kinds),
+        )
+        differ = [name for name in mismatched(*frames) if name not in kinds]
         if not differ:
-            return near, far
+            return frames
         kinds |= dict.fromkeys(differ, "category")
 
 
 def require_label(frame: Frame, label: str | None, path: Path) -> None:
-    """An error where there is no such column."""
+    """Raise `TableError` where there is no such column."""
     if label is not None and label not in frame.names:
         raise TableError(
             f"{path}: there is no column {label!r} for --label; the columns are {', '.join(frame.names[:10])}"
@@ -97,36 +100,37 @@ def diagnose_files(
     if out is not None:
         check_folder(out, DIAGNOSE_FILES, source, target, made_by="diagnose", overwrite=overwrite)
     with progress:
-        near, far = read_pair(source, target, progress, at_most=SAMPLE, seed=seed)
+        frames = read_pair(source, target, progress, at_most=SAMPLE, seed=seed)
         task = progress.add_task("comparing", total=None, rows="")
-        near, far = _labeled(near, far, label, source, target)
-        require_label(near, label, source)
-        (X, y), (X_target, y_target) = split_label(near, label), split_label(far, label)
-        one, other = match_frames(X, X_target, f"{source} and {target}")
-        findings = diagnose(one, y, target=Target(other, y_target), random_state=seed)
+        frames = _labeled(*frames, label, source, target)
+        require_label(frames[0], label, source)
+        (source_frame, y), (target_frame, y_target) = (split_label(frame, label) for frame in frames)
+        pair = encode_pair(*match_frames(source_frame, target_frame, f"{source} and {target}"))
+        findings = diagnose_pair(pair, y, y_target, random_state=seed)
         if out is not None:
             progress.update(task, description="drawing the report")
             facts = {"source": str(source), "target": str(target), "seed": str(seed)}
-            facts["rows looked at"] = f"{findings.n_source:,} and {findings.n_target:,}"
-            encoding = learn_encoding(one, other)
-            notes = unseen_levels(one, other) + unseen_combinations(one, other, encoding)
-            page = report(findings, one, other, encoding, None, None, facts, notes, seed)
+            facts["rows compared"] = f"{findings.n_source:,} and {findings.n_target:,}"
+            notes = unseen_levels(pair.source, pair.target) + unseen_combinations(pair)
+            page = diagnosis_report(findings, pair, facts, notes, seed)
             files = dict(zip(DIAGNOSE_FILES, (findings.to_json() + "\n", page), strict=True))
             write_folder(out, files, source, target, made_by="diagnose", overwrite=overwrite)
         progress.remove_task(task)
     return findings
 
 
-def _labeled(near: Frame, far: Frame, label: str | None, source: Path, target: Path) -> tuple[Frame, Frame]:
+def _labeled(
+    source: Frame, target: Frame, label: str | None, source_path: Path, target_path: Path
+) -> tuple[Frame, Frame]:
     """Where both have labels, the rows that have one; a target without any keeps its rows and loses the column."""
-    if label is None or label not in near.names or label not in far.names:
-        return near, far
-    if not far[label].present().any():
-        return near, far.without(label)
-    for frame, path in ((near, source), (far, target)):
+    if label is None or label not in source.names or label not in target.names:
+        return source, target
+    if not target[label].present().any():
+        return source, target.without(label)
+    for frame, path in ((source, source_path), (target, target_path)):
         if frame[label].kind != "category" and np.isinf(frame[label].values).any():
             raise TableError(f"{path}, column {label!r}: a label is infinite.")
-    return near.take(near[label].present()), far.take(far[label].present())
+    return source.take(source[label].present()), target.take(target[label].present())
 
 
 def show_findings(findings: Findings, console: Console) -> None:
@@ -137,16 +141,20 @@ def show_findings(findings: Findings, console: Console) -> None:
         else f"[bold]{findings.recommendation}[/]"
     )
     console.print(escape(findings.reason), highlight=False)
+    differences = "not weighted"
+    if findings.balance:
+        before, after = (np.mean([abs(getattr(c, when)) for c in findings.balance]) for when in ("before", "after"))
+        differences = f"{before:.3f}, weighted {after:.3f}"
     evidence = Table(box=None, show_header=False, padding=(0, 2))
     for name, value in (
-        ("a classifier tells rows apart", f"AUC {findings.auc:.2f} (p = {findings.classifier_p:.2g})"),
-        ("kernel distance (MMD²)", f"{findings.mmd:.4f} (p = {findings.mmd_p:.2g})"),
-        ("target rows without a source row nearby", f"{findings.uncovered:.0%}"),
-        ("importance weights by", findings.ratio or "none: there is no overlap"),
-        ("effective sample size of the weights", f"{findings.effective_share:.0%} of the rows"),
-        ("mean difference of the columns (sd)", _balance_in_short(findings.balance)),
+        ("domain classifier", f"AUC {findings.auc:.2f} (p = {findings.classifier_p:.2g})"),
+        ("maximum mean discrepancy (MMD²)", f"{findings.mmd:.4f} (p = {findings.mmd_p:.2g})"),
+        ("target rows outside the source's support", f"{findings.uncovered:.0%}"),
+        ("importance weights by", findings.ratio or "none: source and target do not overlap"),
+        ("effective sample size", f"{findings.effective_share:.0%} of n"),
+        ("mean difference of the columns (sd)", differences),
         ("tail of the weights (Pareto k)", f"{findings.pareto_k:.2f}"),
-        ("rows looked at", f"{findings.n_source:,} source, {findings.n_target:,} target"),
+        ("rows compared", f"{findings.n_source:,} source, {findings.n_target:,} target"),
     ):
         evidence.add_row(name, value)
     if findings.labels is not None:
@@ -164,13 +172,6 @@ def show_findings(findings: Findings, console: Console) -> None:
     console.print(columns)
 
 
-def _balance_in_short(columns: Sequence[ColumnBalance]) -> str:
-    if not columns:
-        return "not weighted"
-    before, after = (np.mean([abs(getattr(c, when)) for c in columns]) for when in ("before", "after"))
-    return f"{before:.3f}, weighted {after:.3f}"
-
-
 def weigh_files(
     source: Path,
     target: Path,
@@ -181,21 +182,19 @@ def weigh_files(
     progress: Progress,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Write one weight a source row; give back what there is to say about them."""
+    """Write one importance weight per source row; return a summary of them."""
     check_file(out, source, target, overwrite=overwrite)
     with progress:
-        tables = read_pair(source, target, progress, at_most=None, seed=seed)
-        require_label(tables[0], label, source)
-        near, far = (split_label(table, label)[0] for table in tables)
-        task = progress.add_task("weighing", total=None, rows="")
-        one, other = match_frames(near, far, f"{source} and {target}")
-        encoding = learn_encoding(one, other)
+        frames = read_pair(source, target, progress, at_most=None, seed=seed)
+        require_label(frames[0], label, source)
+        task = progress.add_task("estimating importance weights", total=None, rows="")
+        source_frame, target_frame = (split_label(frame, label)[0] for frame in frames)
+        pair = encode_pair(*match_frames(source_frame, target_frame, f"{source} and {target}"))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", SteelyardWarning)
             warnings.simplefilter("ignore", UnseenCellsWarning)  # said below, by the names of the columns
-            found = _weigh(encoding, encoding.transform(one), encoding.transform(other), eta, seed)
+            weights, method, balance = _weigh(pair, eta, seed)
         progress.remove_task(task)
-    weights, method, balance = found
     text = csv_text(["row", "weight"], ([i + 1, float(w)] for i, w in enumerate(weights)))
     write_file(out, text, source, target, overwrite=overwrite)
     unbalanced = balance_in_words(balance.by_column())
@@ -208,24 +207,22 @@ def weigh_files(
         "balance": [asdict(column) for column in balance.by_column()],
         "out": str(out),
         "notes": [
-            *unseen_levels(one, other),
-            *unseen_combinations(one, other, encoding),
+            *unseen_levels(pair.source, pair.target),
+            *unseen_combinations(pair),
             *(str(warning.message) for warning in said),
             *([] if unbalanced is None else [unbalanced]),
         ],
     }
 
 
-def _weigh(
-    encoding: Encoding, rows: FloatArray, goal: FloatArray, eta: float, seed: int
-) -> tuple[FloatArray, str, Balance]:
-    """Weights, the name of what estimated them, and the balance of the columns on rows that they have not seen."""
-    names = encoding.feature_names
+def _weigh(pair: TablePair, eta: float, seed: int) -> tuple[FloatArray, str, Balance]:
+    """Weights, the name of what estimated them, and the balance of the columns on held-out rows."""
+    names, target = pair.encoding.feature_names, Target(pair.X_target)
     if eta > 0:
-        relative = RULSIF(eta, random_state=seed).fit(rows, target=Target(goal))
-        balance = cross_fitted_balance(RULSIF(eta, random_state=seed), rows, target=goal, columns=names)
+        relative = RULSIF(eta, random_state=seed).fit(pair.X, target=target)
+        balance = cross_fitted_balance(RULSIF(eta, random_state=seed), pair.X, target=target, columns=names)
         return relative.weights_, f"RuLSIF, eta = {eta:g}", balance
-    chosen = AutoRatio(random_state=seed).fit(rows, target=Target(goal))
+    chosen = AutoRatio(random_state=seed).fit(pair.X, target=target)
     return chosen.weights_, mixture_in_words(chosen.candidates_), replace(chosen.balance_, columns=tuple(names))
 
 
@@ -238,7 +235,7 @@ def fit_files(
     out: Path,
     progress: Progress,
     overwrite: bool = False,
-) -> Run:
+) -> FittedTables:
     """Fit on two files and write the folder."""
     check_folder(out, FIT_FILES, source, target, made_by="fit", overwrite=overwrite)
     run = fit_pair(source, target, label, task, seed, progress, names=(str(source), str(target)))
@@ -248,15 +245,14 @@ def fit_files(
 
 def fit_pair(
     source: Path, target: Path, label: str, task: str, seed: int, progress: Progress, *, names: tuple[str, str]
-) -> Run:
-    """Fit on two files, which the report calls by these names; nothing is written."""
+) -> FittedTables:
+    """Fit on two files, which the report calls by these names; writes nothing."""
     with progress:
-        near, far = read_pair(source, target, progress, at_most=None, seed=seed)
-        require_label(near, label, source)
+        frames = read_pair(source, target, progress, at_most=None, seed=seed)
+        require_label(frames[0], label, source)
         bar = progress.add_task("fitting", total=N_STEPS + 2, rows="")
         return fit_tables(
-            near,
-            far,
+            *frames,
             label,
             names=names,
             task=task,
@@ -266,23 +262,23 @@ def fit_pair(
         )
 
 
-def show_run(run: Run, out: Path, console: Console) -> None:
-    """The verdict, the methods, what the models are worth, and where everything lies."""
-    console.print(f"[bold]{escape(words.headline(run.findings, run.comparison))}[/]", highlight=False)
+def show_run(run: FittedTables, out: Path, console: Console) -> None:
+    """The verdict, the methods, the expected scores, and where the files are."""
+    console.print(f"[bold]{escape(phrases.headline(run.findings, run.comparison))}[/]", highlight=False)
     console.print(escape(run.findings.reason), highlight=False)
     console.print(escape(run.comparison.reason), highlight=False)
     for note in run.notes:
         console.print(escape(f"Note: {note}"), style="yellow", highlight=False)
-    table = Table(title="Judged for the target, without its labels", title_justify="left")
-    for name in ("method", "loss", "better than plain by", "effective rows"):
+    table = Table(title="Importance-weighted cross-validation", title_justify="left")
+    for name in ("method", "loss on the target", "gain over plain", "ESS"):
         table.add_column(name, justify="left" if name == "method" else "right")
     for i, m in enumerate(run.comparison.methods):
         gain = "" if i == run.comparison.plain else f"{m.gain:+.3g} ± {m.gain_error:.2g}"
         style = "bold green" if i == run.comparison.chosen else "bold" if i == run.comparison.plain else ""
         table.add_row(m.name, f"{m.loss:.4g}", gain, f"{m.effective_sample_size:.0f}", style=style)
     console.print(table)
-    console.print(f"Expected {words.score_name(run.comparison.measure)}:", highlight=False)
-    for name, value in words.scores(run.comparison):
+    console.print(f"Expected {phrases.score_name(run.comparison.measure)}:", highlight=False)
+    for name, value in phrases.scores(run.comparison):
         console.print(f"  {name}: {value}", highlight=False)
     console.print(f"In {escape(str(out))}: {', '.join(sorted(run.files))}", highlight=False, soft_wrap=True)
     console.print(f"Report: {escape(str(out / 'report.html'))}", highlight=False, soft_wrap=True)
@@ -295,7 +291,8 @@ def predict_file(folder: Path, table: Path, out: Path, progress: Progress, overw
     model = load_model(folder)
     with progress:
         frame = read(table, progress, at_most=None, seed=0, kinds=model.kinds)
-        write_file(out, predictions_csv(model, frame, str(table)), *inputs, overwrite=overwrite)
+        predictions = predictions_csv(model, model.encode(frame, str(table)))
+        write_file(out, predictions, *inputs, overwrite=overwrite)
     return {"rows": len(frame), "method": model.about["method"], "out": str(out)}
 
 
@@ -310,8 +307,9 @@ def evaluate_file(folder: Path, table: Path, seed: int, progress: Progress) -> d
         frame = frame.take(keep)
         if not len(frame):
             raise TableError(f"{table}, column {model.label!r}: no row has a label.")
+        encoded, label = model.encode(frame, str(table)), column.take(keep)
         rows = {
-            name: row_scores_of(model, frame, column.take(keep), plain=name == "plain", where=str(table))
+            name: row_scores_of(model, encoded, label, plain=name == "plain", table=str(table))
             for name in ("chosen", "plain")
         }
     gain, error = paired_gain(rows["chosen"], rows["plain"], np.ones(len(frame)))
@@ -338,10 +336,10 @@ def _found(scores: FloatArray, model: TableModel, seed: int) -> Interval:
     return Interval(float(scores.mean()), float(around.low), float(around.high))
 
 
-def row_scores_of(model: TableModel, frame: Frame, label: Column, *, plain: bool, where: str) -> FloatArray:
-    """Right or wrong, or the squared error, of each row."""
-    predicted = model.predict(frame, plain=plain, where=where)
-    at = f"{where}, column {label.name!r}"
+def row_scores_of(model: TableModel, rows: FloatArray, label: Column, *, plain: bool, table: str) -> FloatArray:
+    """Right or wrong, or the squared error, of each encoded row."""
+    predicted = model.predict(rows, plain=plain)
+    at = f"{table}, column {label.name!r}"
     if model.classes:
         truth = np.array([in_words(label.kind, value) for value in label.values], dtype=object)
         require_known(truth, model.classes, at)
@@ -355,16 +353,16 @@ def row_scores_of(model: TableModel, frame: Frame, label: Column, *, plain: bool
 
 
 def show_evaluation(found: dict[str, Any], console: Console) -> None:
-    """Promised and found, side by side."""
-    table = Table(title=f"{words.score_name(found['measure']).capitalize()} on {found['rows']:,} labeled rows (95 %)")
-    for name in ("model", "found", "expected by fit"):
+    """Expected and observed scores, side by side."""
+    table = Table(title=f"{phrases.score_name(found['measure']).capitalize()} on {found['rows']:,} labeled rows (95 %)")
+    for name in ("model", "observed", "expected by fit"):
         table.add_column(name, justify="left" if name == "model" else "right")
     shown = [("plain", found["plain_method"])]
     if not found["kept_plain"]:
         shown.append(("chosen", found["method"]))
     for key, name in shown:
         sides = [found[side].get(key) for side in ("found", "promised")]
-        values = ["not known" if side is None else words.score(Interval(**side), found["measure"]) for side in sides]
+        values = ["unknown" if side is None else phrases.score(Interval(**side), found["measure"]) for side in sides]
         table.add_row(f"{name} ({key})", *values)
     console.print(table)
     if found["kept_plain"]:
@@ -374,7 +372,7 @@ def show_evaluation(found: dict[str, Any], console: Console) -> None:
 
 
 def compared(found: dict[str, Any]) -> str:
-    """Whether the chosen model is better than the plain one, in words."""
+    """Whether the chosen model is better than the plain one, in phrases."""
     difference, error = found["difference"], found["difference_error"]
     if difference == 0:
         return "The chosen model and the plain one are equally good here."

@@ -61,18 +61,18 @@ def deliveries(suburbs: bool, rng: np.random.Generator) -> list[tuple[Any, ...]]
 
 
 def run(out: Path, seed: int, console: Console, progress: Progress, overwrite: bool = False) -> None:
-    """Make two tables, fit, write it all, show, and hold the result against the labels of the target."""
+    """Make two tables, fit, write and show everything, and compare the result with the labels of the target."""
     check_folder(out, (*TABLES, *FIT_FILES), made_by="demo", overwrite=overwrite)
     console.print(STORY, style="dim", highlight=False)
     rng = np.random.default_rng(seed)
     tables = {name: csv_text(HEADER, deliveries(name == "suburbs.csv", rng)) for name in TABLES}
     town, suburbs = (out / name for name in TABLES)
-    # The tables and the run appear as one, so the fit reads copies.
+    # The tables and the run appear together, so the fit reads temporary copies.
     with tempfile.TemporaryDirectory() as place:
-        near, far = (Path(place) / name for name in TABLES)
-        for path in (near, far):
+        source, target = (Path(place) / name for name in TABLES)
+        for path in (source, target):
             write_whole(path, tables[path.name])
-        fitted = fit_pair(near, far, LABEL, "auto", seed, progress, names=(str(town), str(suburbs)))
+        fitted = fit_pair(source, target, LABEL, "auto", seed, progress, names=(str(town), str(suburbs)))
     write_folder(out, {**tables, **fitted.files}, made_by="demo", overwrite=overwrite)
     show_run(fitted, out, console)
     console.print(

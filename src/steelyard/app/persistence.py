@@ -30,8 +30,8 @@ TRUSTED = (
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "steelyard.balance.Balance",
     "steelyard._numerics.losses.Squared",
-    "steelyard.one_step.estimators.OneStepClassifier",
-    "steelyard.one_step.estimators.OneStepRegressor",
+    "steelyard.one_step.classifier.OneStepClassifier",
+    "steelyard.one_step.regressor.OneStepRegressor",
     "steelyard.one_step._base.OneStepRatio",
     "steelyard.ratio.auto.AutoRatio",
     "steelyard.ratio.auto.FittedCandidate",
@@ -71,15 +71,18 @@ class TableModel:
             kinds[self.label] = "category"
         return kinds
 
-    def predict(self, frame: Frame, *, plain: bool = False, where: str = "table") -> NDArray[Any]:
-        """Numbers, or class names, one a row."""
-        rows = self.encoding.transform(frame, where)
+    def encode(self, frame: Frame, table: str = "table") -> FloatArray:
+        """Rows of a table as numbers; `table` is its name in errors."""
+        return self.encoding.transform(frame, table)
+
+    def predict(self, rows: FloatArray, *, plain: bool = False) -> NDArray[Any]:
+        """A number, or the name of a class, for each encoded row; `plain` uses ERM instead of the chosen model."""
         found = (self.plain if plain else self.model).predict(rows)
         return np.array(self.classes, dtype=object)[found.astype(int)] if self.classes else np.asarray(found)
 
-    def probabilities(self, frame: Frame, where: str = "table") -> FloatArray:
-        """Rows by classes."""
-        return probabilities(self.model, self.encoding.transform(frame, where))
+    def probabilities(self, rows: FloatArray) -> FloatArray:
+        """Probabilities of the classes (columns) for each encoded row."""
+        return probabilities(self.model, rows)
 
 
 def model_files(model: TableModel) -> dict[str, bytes]:

@@ -1,4 +1,7 @@
-"""Methods that causal mechanism transfer was compared with (section 7.3), all with the same ``fit``."""
+"""Baselines of causal mechanism transfer (survey, section 7.3): regressors for a target with a few labeled rows.
+
+All have the same ``fit(X, y, domain=..., target=Target(X_target, y_target))``.
+"""
 
 from steelyard.baselines.boosting import TwoStageTrAdaBoostR2
 from steelyard.baselines.copula import CopulaRegressor

@@ -1,4 +1,4 @@
-"""What the baselines share: source rows, a few labeled rows of the target, and a prediction for the target."""
+"""The base class of the baselines: they learn from source rows and a few labeled target rows."""
 
 from __future__ import annotations
 
@@ -14,28 +14,56 @@ from steelyard.target import Target
 
 
 class FewShotRegressor(RegressorMixin, BaseEstimator):
-    """fit(X, y, domain=..., target=Target(X, y)), where the target has a few labeled rows.
+    """A regressor that is fitted by fit(X, y, domain=..., target=Target(X_target, y_target)).
 
-    Subclasses learn in `_learn` from standardized columns and leave a `model_` that predicts; columns and label are
-    standardized by the source rows where `standardize` is set.
+    A subclass writes ``_learn(X, y, X_target, y_target)``, which sets ``model_``, an object with ``predict``. Columns
+    and label are standardized by the source rows if `standardize` is True.
     """
 
     standardize: bool
 
     def fit(self, X: Any, y: Any, *, domain: Any = None, target: Target | None = None) -> Any:
-        """Learn from source rows and the labeled rows of the target; the domains of source rows are not used."""
+        """Fit on source rows and a few labeled target rows.
+
+        Parameters
+        ----------
+        X : table of shape (n_source, n_columns)
+            Source rows.
+        y : array of shape (n_source,)
+            Labels of the source rows.
+        domain : ignored
+            Present for the interface of `CausalTransferRegressor`: the baselines pool all source domains.
+        target : Target
+            ``Target(X_target, y_target)``: at least two labeled target rows.
+
+        Returns
+        -------
+        self : estimator
+            The fitted regressor.
+        """
         forget_fit(self)
-        source, few = check_few_shot(self, X, y, target)
+        source, target_rows = check_few_shot(self, X, y, target)
         self.scale_ = scale_of(source, self.standardize)
-        source, few = self.scale_.to(source), self.scale_.to(few)
-        self._learn(source[:, :-1], source[:, -1], few[:, :-1], few[:, -1])
+        source, target_rows = self.scale_.standardize(source), self.scale_.standardize(target_rows)
+        self._learn(source[:, :-1], source[:, -1], target_rows[:, :-1], target_rows[:, -1])
         return self
 
-    def _learn(self, X: FloatArray, y: FloatArray, target_X: FloatArray, target_y: FloatArray) -> None:
+    def _learn(self, X: FloatArray, y: FloatArray, X_target: FloatArray, y_target: FloatArray) -> None:
         raise NotImplementedError
 
     def predict(self, X: Any) -> FloatArray:
-        """Predicted labels of rows of the target."""
+        """Predict the labels of target rows.
+
+        Parameters
+        ----------
+        X : table of shape (n_rows, n_columns)
+            Rows with the columns of the source.
+
+        Returns
+        -------
+        array of shape (n_rows,)
+            Predictions.
+        """
         check_is_fitted(self)
         X = check_new_rows(self, X)
-        return self.scale_.labels_back(self.model_.predict(self.scale_.inputs_to(X)))
+        return self.scale_.restore_labels(self.model_.predict(self.scale_.standardize_inputs(X)))

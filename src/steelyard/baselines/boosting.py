@@ -1,4 +1,4 @@
-"""Two-stage TrAdaBoost.R2 (Pardoe and Stone, 2010): boosting that lets go of source rows bit by bit."""
+"""Two-stage TrAdaBoost.R2 (Pardoe and Stone, 2010): boosting that reduces the weights of source rows step by step."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from steelyard.baselines.base import FewShotRegressor
 
 @dataclass(frozen=True, eq=False)
 class Committee:
-    """Regressors and their votes; it says the weighted median."""
+    """Regressors with weights; the prediction is the weighted median of their predictions."""
 
     members: list[Any]
     votes: FloatArray
 
     def predict(self, X: FloatArray) -> FloatArray:
-        """The least prediction that half of the votes do not exceed."""
-        found = np.array([member.predict(X) for member in self.members])
-        order = np.argsort(found, axis=0, kind="stable")
+        """The smallest prediction such that predictions up to it have at least half of the votes."""
+        predictions = np.array([member.predict(X) for member in self.members])
+        order = np.argsort(predictions, axis=0, kind="stable")
         shares = np.cumsum(self.votes[order], axis=0)
         place = np.argmax(shares >= 0.5 * shares[-1], axis=0)
-        columns = np.arange(found.shape[1])
-        return np.asarray(found[order[place, columns], columns])
+        columns = np.arange(predictions.shape[1])
+        return np.asarray(predictions[order[place, columns], columns])
 
 
 def boost(
@@ -41,9 +41,10 @@ def boost(
     n_estimators: int,
     rng: np.random.Generator,
 ) -> Committee:
-    """AdaBoost.R2 with linear loss in which only the last `n_target` rows change their weights.
+    """AdaBoost.R2 with linear loss, in which only the weights of the last `n_target` rows change.
 
-    Each member learns from rows drawn by the weights. The weight of the target's rows together stays what it was.
+    Each member is fitted on rows drawn with probabilities given by the weights. The total weight of the target rows
+    stays constant.
     """
     weights = weights / weights.sum()
     target = np.arange(len(y)) >= len(y) - n_target
@@ -53,11 +54,11 @@ def boost(
     for _ in range(n_estimators):
         drawn = rng.choice(len(y), len(y), p=weights)
         member = _seeded(estimator, rng).fit(X[drawn], y[drawn])
-        far = np.abs(member.predict(X) - y)
-        largest = far.max()
-        share = far / largest if largest > 0 else far
+        residuals = np.abs(member.predict(X) - y)
+        largest = residuals.max()
+        share = residuals / largest if largest > 0 else residuals
         error = float(weights @ share)
-        if error <= 1e-12:  # nothing is left to learn of rows that count
+        if error <= 1e-12:  # no error on any row of positive weight
             return Committee([member], np.ones(1))
         if error >= 0.5:
             if not members:
@@ -72,11 +73,11 @@ def boost(
     return Committee(members, np.array(votes))
 
 
-def let_go(weights: FloatArray, share: FloatArray, n_target: int, wanted: float) -> FloatArray:
-    """Source weights times β^e, where e is a row's share of the largest error, and β gives the target its weight.
+def reduce_source_weights(weights: FloatArray, share: FloatArray, n_target: int, wanted: float) -> FloatArray:
+    """Multiply the weight of each source row by β^e, where e is its error divided by the largest error.
 
-    `wanted` is the weight of the target's rows of all; the rows of the source come first. Where every source row but
-    those without error has gone and the target still has less, source rows are shrunk together.
+    β is such that the target rows, which come last, have the share `wanted` of the total weight. If that needs more
+    than weight zero for all source rows with an error, the weights of the other source rows are reduced by one factor.
     """
     source, target = slice(None, -n_target), slice(-n_target, None)
     rest = weights[target].sum()
@@ -96,28 +97,53 @@ def let_go(weights: FloatArray, share: FloatArray, n_target: int, wanted: float)
 
 
 class TwoStageTrAdaBoostR2(FewShotRegressor):
-    """Boosting on source and target rows, after a number of steps in which source rows that do not fit lose weight.
+    """Two-stage TrAdaBoost.R2: boosting on source and target rows that reduces the weights of misfitting source rows.
 
-    Before step t + 1 of S the target's rows have m/(n + m) + t/(S − 1) · n/(n + m) of the weight. The step whose
-    boosted model has the least leave-one-out error on the target's rows is taken.
+    Before step t + 1 of S, the m target rows have the share m/(n + m) + t/(S − 1) · n/(n + m) of the total weight,
+    where n is the number of source rows. In each step AdaBoost.R2 is fitted with the current weights. The model of the
+    step with the smallest leave-one-out error on the target rows is chosen.
 
     Parameters
     ----------
-    estimator : regressor with sample weights, default=None
-        None is a decision tree of depth 6.
+    estimator : regressor, default=None
+        The regressor to boost; its ``fit`` must have the parameter `sample_weight`. None is a decision tree of depth 6.
     n_steps : int, default=30
-        S.
+        S, the number of steps.
     n_estimators : int, default=50
-        Of AdaBoost.R2 in every step.
+        Number of regressors of AdaBoost.R2 in each step.
     standardize : bool, default=True
-        Columns and label, by the source rows.
+        Whether columns and label are standardized by mean and standard deviation of the source rows.
     random_state : int, default=None
+        Seed of the drawn rows and of the regressors.
 
     Attributes
     ----------
-    step_ : the step that was taken
-    loo_ : leave-one-out error of every step
-    weights_ : array of shape (n_steps, n + m), source rows first
+    step_ : int
+        Number of the chosen step, counted from zero.
+    loo_ : array of shape (n_steps,)
+        Leave-one-out error of each step on the target rows.
+    weights_ : array of shape (n_steps, n_source + n_target)
+        Weights of all rows in each step, source rows first.
+    model_ : object
+        The boosted model of the chosen step.
+    scale_ : Scale
+        Mean and standard deviation of columns and label.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of shape (n_columns,)
+        Names of the columns, if `X` has names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from steelyard import Target
+    >>> from steelyard.baselines import TwoStageTrAdaBoostR2
+    >>> rng = np.random.default_rng(0)
+    >>> X, X_target = rng.normal(0, 1, (60, 1)), rng.normal(1, 0.5, (8, 1))
+    >>> target = Target(X_target, np.sin(X_target[:, 0]))
+    >>> model = TwoStageTrAdaBoostR2(n_steps=3, n_estimators=5, random_state=0).fit(X, np.sin(X[:, 0]), target=target)
+    >>> model.predict(X_target).shape
+    (8,)
     """
 
     def __init__(
@@ -135,12 +161,12 @@ class TwoStageTrAdaBoostR2(FewShotRegressor):
         self.standardize = standardize
         self.random_state = random_state
 
-    def _learn(self, X: FloatArray, y: FloatArray, target_X: FloatArray, target_y: FloatArray) -> None:
+    def _learn(self, X: FloatArray, y: FloatArray, X_target: FloatArray, y_target: FloatArray) -> None:
         estimator = DecisionTreeRegressor(max_depth=6) if self.estimator is None else self.estimator
         n_steps, n_members = check_count("n_steps", self.n_steps, 2), check_count("n_estimators", self.n_estimators)
         rng = generator(self.random_state)
-        n, m = len(y), len(target_y)
-        rows, labels = np.vstack([X, target_X]), np.concatenate([y, target_y])
+        n, m = len(y), len(y_target)
+        rows, labels = np.vstack([X, X_target]), np.concatenate([y, y_target])
         weights = np.full(n + m, 1 / (n + m))
         every, errors, models = [], [], []
         for step in range(n_steps):
@@ -154,18 +180,18 @@ class TwoStageTrAdaBoostR2(FewShotRegressor):
             errors.append(np.mean(left_out))
             if step + 1 < n_steps:
                 learner = _seeded(estimator, rng).fit(rows, labels, sample_weight=weights)
-                far = np.abs(learner.predict(rows) - labels)
-                share = far / far.max() if far.max() > 0 else far
+                residuals = np.abs(learner.predict(rows) - labels)
+                share = residuals / residuals.max() if residuals.max() > 0 else residuals
                 wanted = m / (n + m) + (step + 1) / (n_steps - 1) * n / (n + m)
-                weights = let_go(weights, share, m, min(wanted, 1 - 1e-9))
+                weights = reduce_source_weights(weights, share, m, min(wanted, 1 - 1e-9))
         self.weights_, self.loo_ = np.array(every), np.array(errors)
         self.step_ = int(np.argmin(self.loo_))
         self.model_ = models[self.step_]
 
 
 def _seeded(estimator: Any, rng: np.random.Generator) -> Any:
-    """A copy, with a random state of its own where it has one."""
-    copy = clone(estimator)
-    if "random_state" in copy.get_params():
-        copy.set_params(random_state=int(rng.integers(2**31)))
-    return copy
+    """A clone of an estimator; if it has a random state, this is drawn."""
+    cloned = clone(estimator)
+    if "random_state" in cloned.get_params():
+        cloned.set_params(random_state=int(rng.integers(2**31)))
+    return cloned

@@ -1,4 +1,4 @@
-"""Generalized discrepancy minimization (Cortes, Mohri and Muñoz Medina, 2019), with two convex programs by Clarabel."""
+"""Generalized discrepancy minimization (Cortes, Mohri and Muñoz Medina, 2019) as cone programs for Clarabel."""
 
 from __future__ import annotations
 
@@ -10,46 +10,61 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
-from steelyard._few_shot.kernel_regression import REGS, median_distance, spectrum
+from steelyard._few_shot.kernel_regression import REG_GRID, median_distance, spectrum
 from steelyard._numerics.kernels import gaussian
 from steelyard._typing import FloatArray
 from steelyard._validation import check_grid, check_range
 from steelyard.baselines.base import FewShotRegressor
 from steelyard.errors import ConvergenceError, DependencyError, SteelyardWarning
 
-# Directions of the kernel below this share of the largest are left out.
+# Eigenvectors of the kernel matrix are left out if their eigenvalue is below this share of the largest one.
 NEGLIGIBLE = 1e-4
-# Directions that the discrepancy is measured along: the cost of its program grows with their fourth power and more.
+# The discrepancy is measured along this many eigenvectors: the cost of its program grows with the fourth power or more.
 N_MEASURED = 30
-# Of the weights' distance to even ones, as a share of the target's second moment: many weights are almost as good.
+# Regularization strength of the distance to uniform weights, as a share of the target's second moment. Without it many
+# different weights are almost equally good.
 EVENNESS = 1e-3
 
 
 class DiscrepancyRegressor(FewShotRegressor):
     """Generalized discrepancy minimization ("GDM") for Gaussian kernel ridge regression.
 
-    First the source rows are weighted so that no two hypotheses of the kernel differ more on the target than they do on
-    the weighted source, for as much as is possible. Then the hypothesis is sought that is best for the target, half way
-    between the worst and the best that its labels can be: they are those of a hypothesis h'' that fits the weighted
-    source, Σ qᵢ (h''(xᵢ) − yᵢ)² + λ ‖h''‖², up to ``1 + slack`` times as badly as the best one. The labels of the
-    target's rows serve to choose λ only. For tables of up to some thousand rows: the kernel of all rows is formed.
+    Step 1 finds importance weights of the source rows that minimize the discrepancy: the largest difference, over pairs
+    of hypotheses of the kernel, between their mean squared distance on the weighted source and on the target. Step 2
+    finds the hypothesis whose loss on the target, averaged between the worst and the best case of the target's labels,
+    is smallest. The possible target labels are the values of all hypotheses h'' whose objective on the weighted source,
+    Σ qᵢ (h''(xᵢ) − yᵢ)² + λ ‖h''‖², is at most ``1 + slack`` times the smallest one. The labels of the target rows only
+    choose λ. The kernel matrix of all rows is formed, so the method is for tables of up to some thousand rows.
 
     Parameters
     ----------
     slack : float, default=1.0
-        How large the set of labels is that are held possible; the survey does not say which was used.
-    lambdas : sequence of float, default=(2**-10, ..., 2**10)
-        To choose from: how much the norm of a hypothesis costs.
+        Size of the set of possible target labels; the survey does not say which value was used.
+    reg : positive number or list of them, default=(2**-10, ..., 2**10)
+        λ, the regularization strength. One of a list is chosen by the squared error on the target rows.
     standardize : bool, default=True
-        Columns and label, by the source rows.
+        Whether columns and label are standardized by mean and standard deviation of the source rows.
 
     Attributes
     ----------
-    weights_ : of the source rows, mean one
-    discrepancy_ : of the weighted source to the target along the 30 largest directions of the kernel, and
-        `plain_discrepancy_` without weights
-    lambda_ : the λ of the least squared error on the target's rows
-    errors_ : that error for every λ, the largest first, of the standardized label
+    weights_ : array of shape (n_source,)
+        One importance weight for each source row, with mean one.
+    discrepancy_ : float
+        Discrepancy between the weighted source and the target, along the 30 leading eigenvectors of the kernel matrix.
+    plain_discrepancy_ : float
+        The same for the unweighted source.
+    reg_ : float
+        The λ with the smallest squared error on the target rows.
+    errors_ : array of shape (n_reg,)
+        That error for each λ, in descending order of λ, in units of the standardized label.
+    model_ : object
+        The chosen hypothesis.
+    scale_ : Scale
+        Mean and standard deviation of columns and label.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of shape (n_columns,)
+        Names of the columns, if `X` has names.
 
     Examples
     --------
@@ -57,100 +72,96 @@ class DiscrepancyRegressor(FewShotRegressor):
     >>> from steelyard import Target
     >>> from steelyard.baselines import DiscrepancyRegressor
     >>> rng = np.random.default_rng(0)
-    >>> X, few = rng.normal(0, 1, (60, 1)), rng.normal(1, 0.5, (8, 1))
-    >>> model = DiscrepancyRegressor().fit(X, X[:, 0] ** 2, target=Target(few, few[:, 0] ** 2))
+    >>> X, X_target = rng.normal(0, 1, (60, 1)), rng.normal(1, 0.5, (8, 1))
+    >>> model = DiscrepancyRegressor().fit(X, X[:, 0] ** 2, target=Target(X_target, X_target[:, 0] ** 2))
     >>> bool(model.discrepancy_ < model.plain_discrepancy_)
     True
     """
 
-    def __init__(self, *, slack: float = 1.0, lambdas: Any = REGS, standardize: bool = True) -> None:
+    def __init__(self, *, slack: float = 1.0, reg: Any = REG_GRID, standardize: bool = True) -> None:
         self.slack = slack
-        self.lambdas = lambdas
+        self.reg = reg
         self.standardize = standardize
 
-    def _learn(self, X: FloatArray, y: FloatArray, target_X: FloatArray, target_y: FloatArray) -> None:
+    def _learn(self, X: FloatArray, y: FloatArray, X_target: FloatArray, y_target: FloatArray) -> None:
         slack = check_range("slack", self.slack, 0, open_low=True)
-        grid = check_grid("lambdas", self.lambdas)
-        rows = np.vstack([X, target_X])
-        features = kernel_features(rows, median_distance(rows))
-        here, there = features.of(X), features.of(target_X)
-        found = least_discrepancy(here[:, :N_MEASURED], there[:, :N_MEASURED])
+        grid = check_grid("reg", self.reg)
+        rows = np.vstack([X, X_target])
+        features = KernelFeatures(rows, median_distance(rows))
+        source, target = features.of(X), features.of(X_target)
+        found = least_discrepancy(source[:, :N_MEASURED], target[:, :N_MEASURED])
         self.weights_ = found.weights * len(X)
         self.discrepancy_, self.plain_discrepancy_ = found.discrepancy, found.plain
-        normals = [generalized_ridge(here, y, found.weights, there, float(lam), slack) for lam in grid]
-        self.errors_ = np.array([np.mean((there @ normal - target_y) ** 2) for normal in normals])
+        hypotheses = [generalized_ridge(source, y, found.weights, target, float(reg), slack) for reg in grid]
+        self.errors_ = np.array([np.mean((target @ coef - y_target) ** 2) for coef in hypotheses])
         best = int(np.argmin(self.errors_))
-        self.lambda_ = float(grid[best])
-        self.model_ = LinearInFeatures(features, normals[best])
+        self.reg_ = float(grid[best])
+        self.model_ = LinearInFeatures(features, hypotheses[best])
 
 
-@dataclass(frozen=True, eq=False)
 class KernelFeatures:
-    """A Gaussian kernel as inner products of few features: its directions on some rows that are not negligible."""
+    """A Gaussian kernel as inner products of a few features: the leading eigenvectors of its matrix on some rows."""
 
-    rows: FloatArray
-    width: float
-    directions: FloatArray  # (rows, p), the largest first
+    def __init__(self, rows: FloatArray, width: float) -> None:
+        self.rows, self.width = rows, width
+        values, vectors = spectrum(gaussian(rows, rows, width))
+        kept = np.flatnonzero(values > NEGLIGIBLE * values.max())[::-1]
+        self.directions = vectors[:, kept] / np.sqrt(values[kept])  # (rows, p), the largest eigenvalue first
 
     def of(self, X: FloatArray) -> FloatArray:
-        """Features (n, p)."""
+        """The features (n, p) of rows."""
         return gaussian(X, self.rows, self.width) @ self.directions
-
-
-def kernel_features(rows: FloatArray, width: float) -> KernelFeatures:
-    """Those of a kernel on its rows."""
-    values, vectors = spectrum(gaussian(rows, rows, width))
-    kept = np.flatnonzero(values > NEGLIGIBLE * values.max())[::-1]
-    return KernelFeatures(rows, width, vectors[:, kept] / np.sqrt(values[kept]))
 
 
 @dataclass(frozen=True, eq=False)
 class LinearInFeatures:
-    """A hypothesis."""
+    """A hypothesis: a linear function of the features."""
 
     features: KernelFeatures
-    normal: FloatArray
+    coef: FloatArray
 
     def predict(self, X: FloatArray) -> FloatArray:
-        """Its values."""
-        return self.features.of(X) @ self.normal
+        """The values of the hypothesis."""
+        return self.features.of(X) @ self.coef
 
 
 @dataclass(frozen=True)
 class LeastDiscrepancy:
-    """Weights that sum to one, what they reach, and the multipliers that prove it."""
+    """Weights that sum to one, their discrepancy, and the dual variables that prove their optimality."""
 
     weights: FloatArray
     discrepancy: float
-    plain: float
-    dual: FloatArray  # (p, p), a subgradient of the norm: its inner product with the differing second moments
+    plain: float  # discrepancy of uniform weights
+    dual: FloatArray  # (p, p), a subgradient of the norm of the difference of the second moments
 
 
-def least_discrepancy(here: FloatArray, there: FloatArray) -> LeastDiscrepancy:
-    """Weights q of source rows for which the second moments of the features differ least from the target's.
+def least_discrepancy(source: FloatArray, target: FloatArray) -> LeastDiscrepancy:
+    """Weights q of the source rows that bring the second moments of the features as close as possible to the target's.
 
-    min ‖Σ qᵢ φᵢφᵢᵀ − 1/m Σ φ'ⱼφ'ⱼᵀ‖₂ + ε n ‖q − 1/n‖² over q ≥ 0 with Σ q = 1: with the spectral norm it is the largest
-    difference between two hypotheses of norm one half, squared and averaged. ε is a thousandth of that of the
-    target's moments.
+    min ‖Σ qᵢ φᵢφᵢᵀ − 1/m Σ φ'ⱼφ'ⱼᵀ‖₂ + ε n ‖q − 1/n‖² over q ≥ 0 with Σ q = 1. The spectral norm is the largest
+    difference of the mean squared distance between two hypotheses of norm one half. ε is a thousandth of the spectral
+    norm of the target's second moments.
     """
-    n, p = here.shape
-    size = float(np.sqrt(_norm(there.T @ there / len(there)))) or 1.0
-    scaled, moments = here / size, there.T @ there / (len(there) * size**2)
+    n, p = source.shape
+    size = float(np.sqrt(_norm(target.T @ target / len(target)))) or 1.0
+    scaled, moments = source / size, target.T @ target / (len(target) * size**2)
     plain = _norm(scaled.T @ scaled / n - moments)
-    row, column, twice = _triangle(p)
+    # The upper triangle column by column, as Clarabel expects it, with √2 for the entries off the diagonal.
+    column, row = np.tril_indices(p)
+    twice = np.where(row == column, 1.0, np.sqrt(2.0))
     each = sparse.csc_matrix((scaled[:, row] * scaled[:, column] * twice).T)
-    goal, unit = moments[row, column] * twice, sparse.csc_matrix((row == column).astype(float)[:, None])
-    ridge = EVENNESS * n
+    wanted, unit = moments[row, column] * twice, sparse.csc_matrix((row == column).astype(float)[:, None])
+    reg = EVENNESS * n
     try:
         solution = _solve(
-            sparse.diags(np.append(np.full(n, 2 * ridge), 0.0)),
-            np.append(np.full(n, -2 * ridge / n), 1.0),
+            sparse.diags(np.append(np.full(n, 2 * reg), 0.0)),
+            np.append(np.full(n, -2 * reg / n), 1.0),
             sparse.block_array([[np.ones((1, n)), None], [-sparse.eye(n), None], [each, -unit], [-each, -unit]]),
-            np.concatenate([[1.0], np.zeros(n), goal, -goal]),
+            np.concatenate([[1.0], np.zeros(n), wanted, -wanted]),
             [("zero", 1), ("nonnegative", n), ("psd", p), ("psd", p)],
         )
     except ConvergenceError as error:
-        message = f"{error} The target may lie far from the source; its rows are weighted evenly."
+        message = f"{error} The target may lie far from the source. All source rows get the same weight."
         warnings.warn(message, SteelyardWarning, stacklevel=2)
         return LeastDiscrepancy(np.full(n, 1 / n), plain * size**2, plain * size**2, np.zeros((p, p)))
     weights = np.maximum(solution.x[:n], 0)
@@ -163,50 +174,50 @@ def least_discrepancy(here: FloatArray, there: FloatArray) -> LeastDiscrepancy:
 
 
 def generalized_ridge(
-    here: FloatArray, y: FloatArray, weights: FloatArray, there: FloatArray, lam: float, slack: float
+    source: FloatArray, y: FloatArray, weights: FloatArray, target: FloatArray, reg: float, slack: float
 ) -> FloatArray:
-    """The h of least λ‖h‖² + (largest + least mean of (h − h'')² on the target)/2 over the h'' that are held possible.
+    """The h that minimizes λ‖h‖² + (max + min over possible h'' of the mean of (h − h'')² on the target)/2.
 
-    These are h₀ + δ with δᵀ(Σ qφφᵀ + λI)δ ≤ slack · J(h₀), so their values on the target are an ellipsoid c + Bz,
-    ‖z‖ ≤ 1. In its axes, of half lengths s, the largest of ‖d − Bz‖² is by duality the least of
-    μ + Σ dₖ² (1 + sₖ²/(μ − sₖ²)) over μ ≥ max s², which makes the whole a cone program.
+    The possible h'' are h₀ + δ with δᵀ(Σ qφφᵀ + λI)δ ≤ slack · J(h₀), so their values on the target form an ellipsoid
+    c + Bz, ‖z‖ ≤ 1. Along its axes, of half lengths s, the maximum of ‖d − Bz‖² is by duality the minimum of
+    μ + Σ dₖ² (1 + sₖ²/(μ − sₖ²)) over μ ≥ max s². The whole problem is therefore a cone program.
     """
-    m, p = there.shape
-    gram = (here.T * weights) @ here + lam * np.eye(p)
+    m, p = target.shape
+    gram = (source.T * weights) @ source + reg * np.eye(p)
     factor = cho_factor(gram)
-    moment = here.T @ (weights * y)
+    moment = source.T @ (weights * y)
     center = cho_solve(factor, moment)
     least = max(float(weights @ y**2 - moment @ center), 0.0)
-    # h is in the span of the target's features: h = Rw, and LSw are its values.
-    left, values, right = np.linalg.svd(there, full_matrices=False)
+    # h is in the span of the target's features: h = Rw, with the values LSw on the target.
+    left, values, right = np.linalg.svd(target, full_matrices=False)
     kept = values > values.max() * 1e-10
     left, values, right = left[:, kept], values[kept], right[kept]
-    lengths, axes = np.linalg.eigh(slack * least * there @ cho_solve(factor, there.T))
+    lengths, axes = np.linalg.eigh(slack * least * target @ cho_solve(factor, target.T))
     lengths = np.sqrt(np.maximum(lengths, 0))
-    to_axes, goal = axes.T @ (left * values), axes.T @ (there @ center)  # d = to_axes w − goal
+    to_axes, middle = axes.T @ (left * values), axes.T @ (target @ center)  # d = to_axes w − middle
     r, longest = len(values), float(lengths.max())
-    if longest <= 1e-9 * max(float(np.abs(goal).max()), 1e-300):  # no doubt about the labels: ridge regression
-        return right.T @ np.linalg.solve(to_axes.T @ to_axes / m + lam * np.eye(r), to_axes.T @ goal / m)
-    unit = max(longest, float(np.abs(goal).max()))  # the solver's tolerances are absolute
-    return unit * right.T @ _between_extremes(to_axes, goal / unit, lengths / unit, lam)
+    if longest <= 1e-9 * max(float(np.abs(middle).max()), 1e-300):  # one possible labeling: ridge regression
+        return right.T @ np.linalg.solve(to_axes.T @ to_axes / m + reg * np.eye(r), to_axes.T @ middle / m)
+    unit = max(longest, float(np.abs(middle).max()))  # the tolerances of the solver are absolute
+    return unit * right.T @ _between_extremes(to_axes, middle / unit, lengths / unit, reg)
 
 
-def _between_extremes(to_axes: FloatArray, goal: FloatArray, lengths: FloatArray, lam: float) -> FloatArray:
-    """w of least λ‖w‖² + (max + min over ‖z‖ ≤ 1 of ‖d − s∘z‖²)/(2m), where d = to_axes w − goal.
+def _between_extremes(to_axes: FloatArray, middle: FloatArray, lengths: FloatArray, reg: float) -> FloatArray:
+    """The w that minimizes λ‖w‖² + (max + min over ‖z‖ ≤ 1 of ‖d − s∘z‖²)/(2m), where d = to_axes w − middle.
 
-    Variables: w, μ, e with eₖ ≥ dₖ²/(μ − sₖ²), z.
+    Variables: w, μ, e with eₖ ≥ dₖ²/(μ − sₖ²), and z.
     """
     m, r = to_axes.shape
     w, mu, e, z = slice(0, r), r, slice(r + 1, r + 1 + m), slice(r + 1 + m, r + 1 + 2 * m)
     n = r + 1 + 2 * m
     quadratic, linear = np.zeros((n, n)), np.zeros(n)
-    # ½‖d‖²/m of the maximum and ½‖d − s∘z‖²/m of the minimum.
-    quadratic[w, w] = 2 * to_axes.T @ to_axes / m + 2 * lam * np.eye(r)
+    # ½‖d‖²/m comes from the maximum and ½‖d − s∘z‖²/m from the minimum.
+    quadratic[w, w] = 2 * to_axes.T @ to_axes / m + 2 * reg * np.eye(r)
     quadratic[w, z] = -to_axes.T * lengths / m
     quadratic[z, w] = quadratic[w, z].T
     quadratic[z, z] = np.diag(lengths**2) / m
-    linear[w] = -2 * to_axes.T @ goal / m
-    linear[z] = lengths * goal / m
+    linear[w] = -2 * to_axes.T @ middle / m
+    linear[z] = lengths * middle / m
     linear[mu] = 0.5 / m
     linear[e] = 0.5 * lengths**2 / m
     rows, right, cones = [], [], []
@@ -221,7 +232,7 @@ def _between_extremes(to_axes: FloatArray, goal: FloatArray, lengths: FloatArray
         block[1, w] = -2 * to_axes[k]
         block[2, [r + 1 + k, mu]] = -1, 1
         rows.append(block)
-        right.append(np.array([-(lengths[k] ** 2), -2 * goal[k], lengths[k] ** 2]))
+        right.append(np.array([-(lengths[k] ** 2), -2 * middle[k], lengths[k] ** 2]))
         cones.append(("second_order", 3))
     return _solve(sparse.csc_matrix(quadratic), linear, np.vstack(rows), np.concatenate(right), cones).x[w]
 
@@ -233,7 +244,7 @@ class _Solution:
 
 
 def _solve(quadratic: Any, linear: FloatArray, rows: Any, right: FloatArray, cones: list[tuple[str, int]]) -> _Solution:
-    """Min ½xᵀPx + qᵀx with b − Ax in a product of cones."""
+    """Minimize ½xᵀPx + qᵀx subject to b − Ax in a product of cones."""
     try:
         import clarabel
     except ModuleNotFoundError as error:
@@ -257,15 +268,10 @@ def _solve(quadratic: Any, linear: FloatArray, rows: Any, right: FloatArray, con
     )
     solution = clarabel.DefaultSolver(*problem, settings).solve()
     if str(solution.status) not in ("Solved", "AlmostSolved"):
-        raise ConvergenceError(f"Clarabel did not solve the program: {solution.status}.")
+        raise ConvergenceError(f"Clarabel did not solve the cone program (status {solution.status}).")
     return _Solution(np.array(solution.x), np.array(solution.z))
 
 
-def _triangle(p: int) -> tuple[Any, Any, FloatArray]:
-    """Upper triangle column by column, as Clarabel wants it, and √2 for what stands twice in a symmetric matrix."""
-    column, row = np.tril_indices(p)
-    return row, column, np.where(row == column, 1.0, np.sqrt(2.0))
-
-
 def _norm(symmetric: FloatArray) -> float:
+    """The spectral norm of a symmetric matrix."""
     return float(np.abs(np.linalg.eigvalsh(symmetric)).max())

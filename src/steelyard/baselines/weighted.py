@@ -1,4 +1,4 @@
-"""Kernel regression on source rows that are weighted by the joint ratio of inputs and label."""
+"""Kernel regression on source rows with importance weights from the joint density ratio of columns and label."""
 
 from __future__ import annotations
 
@@ -11,30 +11,54 @@ from steelyard.ratio import RULSIF
 
 
 class JointlyWeightedRegressor(FewShotRegressor):
-    """Importance-weighted kernel regression ("IW"): relative ratios of (x, y), target to the pooled sources, by RuLSIF.
+    """Importance-weighted kernel regression on the source rows ("IW").
 
-    λ of the regression is chosen by importance-weighted leave-one-out errors of the source rows.
+    The importance weights are the relative density ratio of (x, y) between the target and the pooled sources, by
+    RuLSIF. The regularization strength of the regression is chosen by the importance-weighted leave-one-out errors of
+    the source rows.
 
     Parameters
     ----------
-    alpha : float, default=0.5
-        Of the relative ratio p_target/(α p_target + (1 − α) p_source).
+    eta : float, default=0.5
+        η of the relative density ratio p_target/(η p_target + (1 − η) p_source).
     standardize : bool, default=True
-        Columns and label, by the source rows.
+        Whether columns and label are standardized by mean and standard deviation of the source rows.
     random_state : int, default=None
+        Seed of RuLSIF.
 
     Attributes
     ----------
-    weights_ : of the source rows
+    weights_ : array of shape (n_source,)
+        One importance weight for each source row.
+    model_ : object
+        The fitted `LeaveOneOutKernelRegressor`.
+    scale_ : Scale
+        Mean and standard deviation of columns and label.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of shape (n_columns,)
+        Names of the columns, if `X` has names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from steelyard import Target
+    >>> from steelyard.baselines import JointlyWeightedRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X, X_target = rng.normal(0, 1, (60, 1)), rng.normal(1, 0.5, (8, 1))
+    >>> target = Target(X_target, np.sin(X_target[:, 0]))
+    >>> model = JointlyWeightedRegressor(random_state=0).fit(X, np.sin(X[:, 0]), target=target)
+    >>> model.predict(X_target).shape
+    (8,)
     """
 
-    def __init__(self, *, alpha: float = 0.5, standardize: bool = True, random_state: int | None = None) -> None:
-        self.alpha = alpha
+    def __init__(self, *, eta: float = 0.5, standardize: bool = True, random_state: int | None = None) -> None:
+        self.eta = eta
         self.standardize = standardize
         self.random_state = random_state
 
-    def _learn(self, X: FloatArray, y: FloatArray, target_X: FloatArray, target_y: FloatArray) -> None:
-        ratio = RULSIF(self.alpha, random_state=self.random_state)
-        ratio.fit(np.column_stack([X, y]), target=np.column_stack([target_X, target_y]))
+    def _learn(self, X: FloatArray, y: FloatArray, X_target: FloatArray, y_target: FloatArray) -> None:
+        ratio = RULSIF(self.eta, random_state=self.random_state)
+        ratio.fit(np.column_stack([X, y]), target=np.column_stack([X_target, y_target]))
         self.weights_: FloatArray = ratio.weights_
-        self.model_ = LeaveOneOutKernelRegressor().fit(X, y, weights=self.weights_)
+        self.model_ = LeaveOneOutKernelRegressor().fit(X, y, importance_weights=self.weights_)

@@ -1,6 +1,6 @@
-"""Causal mechanism transfer (section 7): many source domains, a handful of labeled rows of the target.
+"""Causal mechanism transfer (survey, section 7): many source domains and a few labeled target rows.
 
-Needs the extra ``deep``.
+Needs PyTorch: ``pip install 'steelyard[deep]'``.
 """
 
 from steelyard.errors import DependencyError

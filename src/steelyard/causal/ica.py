@@ -1,4 +1,4 @@
-"""Non-linear independent component analysis by what differs between domains."""
+"""Nonlinear independent component analysis (ICA) from the differences between domains."""
 
 from __future__ import annotations
 
@@ -19,44 +19,56 @@ from steelyard.errors import ConvergenceError, InputError
 
 
 class Mechanism:
-    """An invertible map from rows to components, in the units of the table it was learned from."""
+    """An invertible map from rows to independent components, in the units of the table it was learned from."""
 
     def __init__(self, networks: Mechanisms, scale: Scale) -> None:
         self.networks, self.scale = copy.deepcopy(networks).double(), scale
 
     def components(self, Z: FloatArray) -> FloatArray:
-        """Of rows (n, D)."""
+        """Map rows (n, D) to components (n, D)."""
         with torch.no_grad():
-            return self.networks.components(torch.tensor(self.scale.to(np.asarray(Z)))[None])[0].numpy()
+            return self.networks.components(torch.tensor(self.scale.standardize(np.asarray(Z)))[None])[0].numpy()
 
     def rows(self, S: FloatArray) -> FloatArray:
-        """Of components (n, D)."""
+        """Map components (n, D) to rows (n, D)."""
         with torch.no_grad():
-            return self.scale.back(self.networks.rows(torch.tensor(np.asarray(S))[None])[0].numpy())
+            return self.scale.restore(self.networks.rows(torch.tensor(np.asarray(S))[None])[0].numpy())
 
 
 class NonlinearICA(TransformerMixin, BaseEstimator):
-    """Independent components behind rows of several domains that share one invertible mixing (survey, section 7).
+    """Nonlinear ICA: independent components of rows of several domains that share one invertible mixing function.
 
-    Generalized contrastive learning: an invertible network is found whose components, one by one, tell the domain of a
-    row. Components come in any order and in any scale. There should be at least 2D + 1 domains that differ enough.
+    By generalized contrastive learning (survey, section 7): an invertible network is trained so that classifiers of its
+    single components, added up, predict the domain of a row. The components are determined up to their order and an
+    invertible transformation of each. There should be at least 2D + 1 sufficiently different domains for D columns.
 
     Parameters
     ----------
     n_starts : int, default=8
-        Networks that are trained, all at once; the one with the least contrastive loss is kept.
+        Number of networks that are trained, as one batch; the one with the smallest contrastive loss is kept.
     n_hidden : int, default=20
-        Units of the two hidden layers of the classifiers.
+        Number of units of each of the two hidden layers of the domain classifiers.
     weight_decay : float, default=0.0
+        Strength of the weight decay of networks and domain classifiers.
     epochs : int, default=100
+        Number of training epochs.
     batch_size : int, default=64
+        Number of rows in a batch.
     random_state : int, default=None
+        Seed of the networks and batches.
 
     Attributes
     ----------
-    mechanism_ : `Mechanism`, in both directions
+    mechanism_ : Mechanism
+        The map in both directions: ``mechanism_.components(Z)`` and ``mechanism_.rows(S)``.
     losses_ : array of shape (n_starts,)
-    domains_ : names of the domains
+        Contrastive loss of each network.
+    domains_ : array of shape (n_domains,)
+        Names of the domains.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of shape (n_columns,)
+        Names of the columns, if `Z` has names.
 
     Examples
     --------
@@ -86,7 +98,22 @@ class NonlinearICA(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, Z: Any, y: Any = None, *, domain: Any = None) -> NonlinearICA:
-        """Learn from rows and the domain of each; `y` is not used."""
+        """Learn the mixing function from rows of several domains.
+
+        Parameters
+        ----------
+        Z : array of shape (n_rows, n_columns)
+            Rows of all domains.
+        y : ignored
+            Present for the scikit-learn interface.
+        domain : array of shape (n_rows,)
+            Name or number of the domain of each row.
+
+        Returns
+        -------
+        self : NonlinearICA
+            The fitted estimator.
+        """
         forget_fit(self)
         Z = validate_data(self, Z, dtype=np.float64, ensure_min_features=2, ensure_min_samples=4)
         numbers, self.domains_ = check_domains(domain, len(Z), Z.shape[1], type(self).__name__)
@@ -94,27 +121,49 @@ class NonlinearICA(TransformerMixin, BaseEstimator):
         decay = check_range("weight_decay", self.weight_decay, 0)
         starts = [Start(0, check_count("n_hidden", self.n_hidden), decay, int(seed)) for seed in seeds]
         scale = scale_of(Z)
-        found = learn(
-            torch.tensor(scale.to(Z), dtype=torch.float32)[None],
+        checkpoint = learn(
+            torch.tensor(scale.standardize(Z), dtype=torch.float32)[None],
             torch.tensor(numbers)[None],
             starts,
             epochs=check_count("epochs", self.epochs),
             every=self.epochs,
             batch_size=check_count("batch_size", self.batch_size),
         )[-1]
-        self.losses_ = found.losses.double().numpy()
+        self.losses_ = checkpoint.losses.double().numpy()
         if not np.isfinite(self.losses_).any():
-            raise ConvergenceError("The loss of every network is NaN or infinite; look at the rows for wild values.")
-        self.mechanism_ = Mechanism(found.mechanisms.only([int(np.nanargmin(self.losses_))]), scale)
+            raise ConvergenceError("The loss of every network is NaN or infinite. Check the rows for extreme values.")
+        self.mechanism_ = Mechanism(checkpoint.mechanisms.only([int(np.nanargmin(self.losses_))]), scale)
         return self
 
     def transform(self, Z: Any) -> FloatArray:
-        """Components of rows."""
+        """Map rows to components.
+
+        Parameters
+        ----------
+        Z : array of shape (n_rows, n_columns)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_rows, n_columns)
+            Components.
+        """
         check_is_fitted(self)
         return self.mechanism_.components(validate_data(self, Z, dtype=np.float64, reset=False))
 
     def inverse_transform(self, S: Any) -> FloatArray:
-        """Rows of components."""
+        """Map components to rows.
+
+        Parameters
+        ----------
+        S : array of shape (n_rows, n_columns)
+            Components.
+
+        Returns
+        -------
+        array of shape (n_rows, n_columns)
+            Rows.
+        """
         check_is_fitted(self)
         S = check_array(S, dtype=np.float64)
         if S.shape[1] != self.n_features_in_:

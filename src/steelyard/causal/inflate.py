@@ -1,4 +1,4 @@
-"""New rows from the components of a few: every combination of them is as likely as those that were seen."""
+"""New rows from combinations of independent components: each combination is as likely as those that were observed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from steelyard.errors import InputError
 
 
 def combinations(n_rows: int, n_columns: int, max_synthetic: int, random_state: Any = None) -> IntArray:
-    """Row numbers (m, n_columns) of every combination, or of a random part where there are too many."""
+    """Row numbers (m, n_columns) of all combinations, or of a random sample if there are more than `max_synthetic`."""
     n_all, rng = n_rows**n_columns, generator(random_state)
     if n_all < 2**62:
         numbers = np.arange(n_all) if n_all <= max_synthetic else rng.choice(n_all, max_synthetic, replace=False)
         return numbers[:, None] // n_rows ** np.arange(n_columns - 1, -1, -1) % n_rows
-    # Of so many hardly one is drawn twice.
+    # There are so many combinations that hardly any is drawn twice.
     return np.unique(rng.integers(n_rows, size=(max_synthetic, n_columns)), axis=0)
 
 
@@ -27,13 +27,18 @@ def inflate(components: Any, *, max_synthetic: int = 2000, random_state: Any = N
     Parameters
     ----------
     components : array of shape (n, D)
-    max_synthetic : most combinations; of more than that a random part is taken
-    random_state : of that draw
+        Rows of independent components.
+    max_synthetic : int, default=2000
+        Largest number of combinations; if there are more, a random sample of this size is taken.
+    random_state : int, Generator or None, default=None
+        Seed of that sample.
 
     Returns
     -------
-    inflated : array of shape (n^D, D) or less
-    rows : which row each value is from, of the same shape
+    inflated : array of shape (m, D)
+        The combinations, m = min(n^D, max_synthetic).
+    rows : array of shape (m, D)
+        The number of the row that each value comes from.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Invertible networks from observed rows to independent components, many of them as one batch of tensors.
+"""Invertible neural networks that map rows to independent components, many networks as one batch of tensors.
 
-A network is small and its rows are few, so a step of one network is all overhead; N networks that are stacked cost
-little more than one.
+A network is small and its rows are few, so that the time of a step is mostly overhead. N stacked networks take little
+longer than one.
 """
 
 from __future__ import annotations
@@ -12,26 +12,32 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-N_HIDDEN = 10  # of a coupling
+N_HIDDEN = 10  # hidden units of a coupling
 
 
 class Mechanisms(nn.Module):
-    """N invertible maps of R^D, as the authors of causal mechanism transfer build theirs.
+    """N invertible maps of R^D, with the architecture of the authors of causal mechanism transfer.
 
-    A standardization by the first rows seen (ActNorm), then `depth` times an invertible matrix and an affine coupling:
-    the first half of the columns scales and moves the rest by factors 1 + tanh(a) and shifts from a hidden layer.
-    Components of the rows of network i are ``components(Z)[i]``; ``rows`` is the exact inverse.
+    First a standardization by the rows of the first batch (ActNorm), then `depth` layers of an invertible matrix and an
+    affine coupling: the first half of the columns determines, by a hidden layer, factors 1 + tanh(a) and shifts for the
+    other half. The components of the rows of network i are ``components(Z)[i]``; ``rows`` is the exact inverse.
 
     Parameters
     ----------
-    seeds : one for each network
-    n_columns : D, at least two
-    depth : matrices and couplings
-    rotations : matrices are random rotations plus W, which starts at zero; else I + W with W uniform within ±1/√D, as
-        the authors have it. Those are at times nearly singular, and eight of them lose half the digits of float32.
-        Weight decay pulls W to zero in either case
-    linear : without the couplings
-    dtype : of the parameters
+    seeds : sequence of int
+        One seed for each network.
+    n_columns : int
+        D, at least two.
+    depth : int, default=8
+        Number of layers of a matrix and a coupling.
+    rotations : bool, default=True
+        True: a matrix is a random rotation plus W, where W starts at zero. False: a matrix is I + W, where W starts
+        uniform within ±1/√D, as in the authors' code. These matrices are sometimes nearly singular, and eight of them
+        lose half the digits of float32. Weight decay shrinks W toward zero in both cases.
+    linear : bool, default=False
+        Whether the couplings are left out.
+    dtype : torch.dtype, default=torch.float32
+        Data type of the parameters.
     """
 
     def __init__(
@@ -48,9 +54,9 @@ class Mechanisms(nn.Module):
         self.depth, self.linear = depth, linear
         self.fixed: int = n_columns // 2
         n, rest = len(seeds), n_columns - self.fixed
-        # Each network draws from its own stream, so that it is the same alone and among others.
-        drawn = [_drawn(seed, n_columns, self.fixed, rest, depth, rotations) for seed in seeds]
-        stacked = {name: torch.stack([one[name] for one in drawn]).to(dtype) for name in drawn[0]}
+        # Each network has its own random generator, so that it does not depend on the other networks.
+        initial = [_initial_parameters(seed, n_columns, self.fixed, rest, depth, rotations) for seed in seeds]
+        stacked = {name: torch.stack([each[name] for each in initial]).to(dtype) for name in initial[0]}
         self.register_buffer("base", stacked["base"])
         self.base: Tensor
         self.change, self.bias1, self.bias2 = (nn.Parameter(stacked[name]) for name in ("change", "bias1", "bias2"))
@@ -60,14 +66,14 @@ class Mechanisms(nn.Module):
         self.scale = nn.Parameter(torch.ones(n, 1, n_columns, dtype=dtype))
 
     def standardize(self, Z: Tensor) -> None:
-        """Set the first layer by rows (N, n, D): mean zero and variance one."""
+        """Set the first layer so that it gives the rows (N, n, D) mean zero and variance one."""
         with torch.no_grad():
             self.center.copy_(-Z.mean(dim=1, keepdim=True))
             spread = Z.std(dim=1, keepdim=True, correction=0)
             self.scale.copy_(1 / torch.where(spread > 0, spread, torch.ones_like(spread)))
 
     def components(self, Z: Tensor) -> Tensor:
-        """Components (N, n, D) of rows (N, n, D)."""
+        """Map rows (N, n, D) to components (N, n, D)."""
         Z, matrices = (Z + self.center) * self.scale, self.base + self.change
         for layer in range(self.depth):
             Z = Z @ matrices[:, layer]
@@ -79,7 +85,7 @@ class Mechanisms(nn.Module):
         return Z
 
     def rows(self, S: Tensor) -> Tensor:
-        """Rows (N, n, D) of components (N, n, D)."""
+        """Map components (N, n, D) to rows (N, n, D)."""
         matrices = self.base + self.change
         for layer in reversed(range(self.depth)):
             if not self.linear:
@@ -90,21 +96,24 @@ class Mechanisms(nn.Module):
         return S / self.scale - self.center
 
     def _coupling(self, first: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """Factors and shifts of the second half of the columns."""
         hidden = F.relu(first @ self.weight1[:, layer] + self.bias1[:, layer, None])
-        found = hidden @ self.weight2[:, layer] + self.bias2[:, layer, None]
-        log_odds, shift = found.chunk(2, dim=-1)
-        return 2 * torch.sigmoid(2 * log_odds), shift  # 1 + tanh(a), written so that it is never rounded to zero
+        output = hidden @ self.weight2[:, layer] + self.bias2[:, layer, None]
+        log_odds, shift = output.chunk(2, dim=-1)
+        return 2 * torch.sigmoid(2 * log_odds), shift  # equal to 1 + tanh(a), in a form that does not round to zero
 
     def only(self, numbers: Sequence[int]) -> Mechanisms:
-        """Some of the networks, with copies of their parameters."""
+        """A subset of the networks, with cloned parameters."""
         size, kind = self.center.shape[-1], self.center.dtype
         chosen = Mechanisms([0] * len(numbers), size, depth=self.depth, linear=self.linear, dtype=kind)
         chosen.load_state_dict({name: values[list(numbers)].clone() for name, values in self.state_dict().items()})
         return chosen
 
 
-def _drawn(seed: int, n_columns: int, half: int, rest: int, depth: int, rotations: bool) -> dict[str, Tensor]:
-    """What starts at random: the matrices, and the biases as PyTorch draws those of its layers."""
+def _initial_parameters(
+    seed: int, n_columns: int, half: int, rest: int, depth: int, rotations: bool
+) -> dict[str, Tensor]:
+    """Random initial values of the matrices and of the biases, which are drawn as PyTorch draws those of its layers."""
     stream = torch.Generator().manual_seed(seed)
 
     def uniform(size: float, *shape: int) -> Tensor:

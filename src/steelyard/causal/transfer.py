@@ -1,4 +1,4 @@
-"""Causal mechanism transfer (survey, section 7, algorithm 4) as a regressor."""
+"""Causal mechanism transfer as a regressor (survey, section 7, algorithm 4)."""
 
 from __future__ import annotations
 
@@ -31,92 +31,127 @@ from steelyard.target import Target
 
 @dataclass(frozen=True, eq=False)
 class Synthetic:
-    """Rows that a mechanism makes of a few: those that were kept, and which of the few each value is from."""
+    """Synthetic rows that a mechanism makes from target rows and that the one-class SVM accepts."""
 
-    rows: FloatArray  # (m, D), labels last
-    origin: IntArray  # (m, D)
-    acceptance: float
-    n_dropped: int  # not finite
+    rows: FloatArray  # (m, D), label last
+    origin: IntArray  # (m, D), number of the target row that each component comes from
+    acceptance: float  # share of the combinations that are accepted
+    n_dropped: int  # number of combinations that are not finite
 
 
 def synthesize(mechanisms: Mechanisms, Z: FloatArray, origin: IntArray, svm: OneClassSVM) -> list[Synthetic]:
-    """Synthetic rows of each network, of the combinations `origin` of the rows Z (n, D)."""
+    """The synthetic rows of each network, from the combinations `origin` of the components of the rows Z (n, D)."""
     networks = copy.deepcopy(mechanisms).double()
     n_networks, columns = len(networks.center), torch.arange(Z.shape[1])
     with torch.no_grad():
         S = networks.components(torch.tensor(Z).expand(n_networks, -1, -1))
-        made = networks.rows(S[:, torch.tensor(origin), columns]).numpy()
-    found = []
-    for rows in made:
+        rows_of_networks = networks.rows(S[:, torch.tensor(origin), columns]).numpy()
+    synthetic = []
+    for rows in rows_of_networks:
         finite = np.isfinite(rows).all(axis=1)
         kept = np.zeros(len(rows), dtype=bool)
         if finite.any():
             kept[finite] = svm.predict(rows[finite]) == 1
-        found.append(Synthetic(rows[kept], origin[kept], float(kept.mean()), int((~finite).sum())))
-    return found
+        synthetic.append(Synthetic(rows[kept], origin[kept], float(kept.mean()), int((~finite).sum())))
+    return synthetic
 
 
-def fit_augmented(regressor: Any, Z: FloatArray, made: FloatArray) -> Any:
-    """A fit on original and synthetic rows; where the regressor can, its settings are chosen by the original ones."""
-    rows = np.vstack([Z, made])
+def fit_augmented(regressor: Any, Z: FloatArray, synthetic_rows: FloatArray) -> Any:
+    """Fit a regressor on target rows Z and synthetic rows.
+
+    If its `fit` has the parameter `scored`, its hyperparameters are chosen by the errors of the target rows alone.
+    """
+    rows = np.vstack([Z, synthetic_rows])
     return fit_scored(regressor, rows[:, :-1], rows[:, -1], np.arange(len(Z)))
 
 
 def leave_one_out_error(regressor: Any, Z: FloatArray, synthetic: Synthetic | None) -> float:
-    """Mean squared error of rows that had no part in the fit, neither themselves nor by one of their components."""
+    """Mean squared error of each target row by a fit without the row and without synthetic rows from its components."""
     errors = []
     for i in range(len(Z)):
-        others = np.arange(len(Z)) != i
-        made = Z[:0] if synthetic is None else synthetic.rows[(synthetic.origin != i).all(axis=1)]
-        model = fit_augmented(regressor, Z[others], made)
+        kept = np.arange(len(Z)) != i
+        synthetic_rows = Z[:0] if synthetic is None else synthetic.rows[(synthetic.origin != i).all(axis=1)]
+        model = fit_augmented(regressor, Z[kept], synthetic_rows)
         errors.append(float(model.predict(Z[i : i + 1, :-1])[0] - Z[i, -1]) ** 2)
     return float(np.mean(errors))
 
 
 class CausalTransferRegressor(RegressorMixin, BaseEstimator):
-    """A regressor for a new domain with a handful of labeled rows, from many domains with one mechanism.
+    """Regression in a target domain with a few labeled rows, from many source domains that share one mechanism.
 
-    All domains are assumed to be z = F(s): the same invertible F, and components s that are independent in each domain
-    but distributed differently (section 7 of the survey). Step 1 learns F from the source domains (`NonlinearICA`);
-    step 2 takes the components of the target's rows, combines them in every way and maps the combinations back; those
-    that look like no source row are dropped; step 3 fits a regressor on original and synthetic rows. Which of the
-    networks are used is decided by leaving out the target's rows one by one.
+    All domains are assumed to follow z = F(s), where z is a row with its label, F is an invertible function that all
+    domains share, and the components s are independent in each domain but differently distributed (survey, section 7).
+    Step 1 learns F from the source domains (`NonlinearICA`). Step 2 forms all combinations of the components of the
+    target rows and maps them back to synthetic rows; those that are unlike any source row, by a one-class SVM, are
+    dropped. Step 3 fits a regressor on target rows and synthetic rows. The leave-one-out error on the target rows
+    chooses the networks.
 
     Parameters
     ----------
     regressor : estimator, default=None
-        What is fitted in the end; None is `LeaveOneOutKernelRegressor`.
-    n_hidden : sequence of int, default=(10, 20)
-    weight_decay : sequence of float, default=(0.01, 0.1)
-        Settings of networks; every pair is trained with `n_seeds` seeds, all at once.
+        The regressor of step 3; None is `LeaveOneOutKernelRegressor`.
+    n_hidden : int or sequence of int, default=(10, 20)
+        Numbers of units of the hidden layers of the domain classifiers.
+    weight_decay : float or sequence of float, default=(0.01, 0.1)
+        Strengths of the weight decay. Each pair of `n_hidden` and `weight_decay` is trained with `n_seeds` seeds; all
+        networks are trained as one batch.
     n_seeds : int, default=4
-    epochs, every : int, default=300 and 100
-        Networks are candidates after every so many epochs.
+        Number of networks for each pair.
+    epochs : int, default=300
+        Number of training epochs.
+    every : int, default=100
+        Each network is a candidate after each `every` epochs and after the last one.
     n_average : int, default=5
-        Predictions of that many best candidates are averaged.
+        The predictions of this many best candidates are averaged.
     fallback : bool, default=True
-        Candidates that do not beat the target's rows alone, by leave-one-out, are not used; if none does, it is those.
+        Whether only candidates are used whose leave-one-out error is smaller than that of a fit on the target rows
+        alone. If there is none, the result is the fit on the target rows alone.
     max_synthetic : int, default=2000
-        Most combinations; a random part is taken of more. The default regressor's memory grows with its square.
-    rotations, linear, batch_size : of the networks
+        Largest number of combinations; if there are more, a random sample is taken. The memory of the default regressor
+        grows with the square of this number.
+    rotations : bool, default=True
+        Whether the matrices of the networks start as random rotations. False starts them as in the authors' code, where
+        they are sometimes nearly singular.
+    linear : bool, default=False
+        Whether the networks are linear, without couplings.
+    batch_size : int, default=32
+        Number of rows in a batch.
     standardize : bool, default=True
-        By mean and standard deviation of the source rows.
+        Whether columns and label are standardized by mean and standard deviation of the source rows.
     random_state : int, default=None
+        Seed of the networks, batches and combinations.
     progress : bool, default=True
-        A bar on stderr while networks are trained, where that is a terminal.
+        Whether a progress bar is shown on stderr during training, if stderr is a terminal.
 
     Attributes
     ----------
-    mechanism_ : forward and inverse of the best network
-    synthetic_ : array of shape (m, n_columns + 1), what it made of the target's rows, labels last
-    loo_ : array of shape (n_checkpoints, n_networks), leave-one-out error of every candidate, in units of the
-        standardized label
-    loo_target_only_ : that of the target's rows alone
-    acceptance_ : share of combinations that were kept, of every candidate
-    n_dropped_ : combinations that were not finite, of every candidate
-    epochs_ : of the checkpoints
-    transferred_ : whether the result is more than that of the target's rows alone; there is a warning where it is not
-    assumption_ : `Assumption`, what speaks for and against it
+    mechanism_ : Mechanism
+        The best network: ``mechanism_.components(Z)`` maps rows with their labels to components, and
+        ``mechanism_.rows(S)`` maps components to rows.
+    synthetic_ : array of shape (m, n_columns + 1)
+        Synthetic rows of the best network, label last.
+    loo_ : array of shape (n_checkpoints, n_networks)
+        Leave-one-out error of each candidate, in units of the standardized label.
+    loo_target_only_ : float
+        Leave-one-out error of a fit on the target rows alone.
+    acceptance_ : array of shape (n_checkpoints, n_networks)
+        Share of the combinations that the one-class SVM accepts, for each candidate.
+    n_dropped_ : array of shape (n_checkpoints, n_networks)
+        Number of combinations that are not finite, for each candidate.
+    epochs_ : array of shape (n_checkpoints,)
+        Number of epochs of each checkpoint.
+    regressors_ : list of estimators
+        The fitted regressors, whose predictions are averaged.
+    scale_ : Scale
+        Mean and standard deviation of columns and label.
+    transferred_ : bool
+        Whether synthetic rows were used. A warning is given if not.
+    assumption_ : Assumption
+        Check of the assumptions of the method.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of shape (n_columns,)
+        Names of the columns, if `X` has names.
 
     Examples
     --------
@@ -167,23 +202,40 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
         self.progress = progress
 
     def fit(self, X: Any, y: Any, *, domain: Any = None, target: Target | None = None) -> CausalTransferRegressor:
-        """Learn from the rows of the source domains and ``target=Target(X, y)``, the labeled rows of the new one."""
+        """Fit on rows of several source domains and a few labeled target rows.
+
+        Parameters
+        ----------
+        X : table of shape (n_source, n_columns)
+            Source rows.
+        y : array of shape (n_source,)
+            Labels of the source rows.
+        domain : array of shape (n_source,)
+            Name or number of the domain of each source row.
+        target : Target
+            ``Target(X_target, y_target)``: at least two labeled target rows.
+
+        Returns
+        -------
+        self : CausalTransferRegressor
+            The fitted regressor.
+        """
         forget_fit(self)
         max_synthetic, n_average = (check_count(name, getattr(self, name)) for name in ("max_synthetic", "n_average"))
         pairs = self._pairs()
-        source, few = check_few_shot(self, X, y, target)
+        source, target_rows = check_few_shot(self, X, y, target)
         numbers, names = check_domains(domain, len(source), source.shape[1], type(self).__name__)
         self.scale_ = scale_of(source, self.standardize)
-        source, few = self.scale_.to(source), self.scale_.to(few)
+        source, target_rows = self.scale_.standardize(source), self.scale_.standardize(target_rows)
         rng = generator(self.random_state)
         checkpoints = self._learn(source, numbers, pairs, rng)
-        origin = combinations(len(few), few.shape[1], max_synthetic, rng)
-        self._choose(checkpoints, few, origin, one_class(source), n_average)
+        origin = combinations(len(target_rows), target_rows.shape[1], max_synthetic, rng)
+        self._choose(checkpoints, target_rows, origin, one_class(source), n_average)
         self.assumption_ = self._assumption(source, numbers, names, rng)
         return self
 
     def _pairs(self) -> list[tuple[int, float]]:
-        """Every width of classifiers with every weight decay; one of either may come without a list."""
+        """Each number of hidden units with each weight decay; a single value need not be in a list."""
         widths = [check_count("n_hidden", h) for h in np.atleast_1d(self.n_hidden).tolist()]
         decays = [check_range("weight_decay", decay, 0) for decay in np.atleast_1d(self.weight_decay).tolist()]
         if not widths or not decays:
@@ -193,6 +245,7 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
     def _learn(
         self, source: FloatArray, numbers: IntArray, pairs: list[tuple[int, float]], rng: np.random.Generator
     ) -> list[Checkpoint]:
+        """Step 1: train all networks."""
         seeds = rng.integers(2**40, size=(check_count("n_seeds", self.n_seeds), len(pairs)))
         starts = [Start(0, h, decay, int(seed)) for row in seeds for (h, decay), seed in zip(pairs, row, strict=True)]
         epochs = check_count("epochs", self.epochs, 0)
@@ -212,53 +265,66 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
             )
 
     def _choose(
-        self, checkpoints: list[Checkpoint], few: FloatArray, origin: IntArray, svm: OneClassSVM, n_average: int
+        self, checkpoints: list[Checkpoint], Z: FloatArray, origin: IntArray, svm: OneClassSVM, n_average: int
     ) -> None:
-        """Score every candidate by leaving out rows of the target, and fit the best."""
-        made = [synthesize(checkpoint.mechanisms, few, origin, svm) for checkpoint in checkpoints]
+        """Steps 2 and 3: compute the leave-one-out error of each candidate on the target rows Z, and fit the best."""
+        candidates = [synthesize(checkpoint.mechanisms, Z, origin, svm) for checkpoint in checkpoints]
         self.epochs_ = np.array([checkpoint.epoch for checkpoint in checkpoints])
-        self.loo_target_only_ = leave_one_out_error(self.regressor, few, None)
-        self.loo_ = np.array([[leave_one_out_error(self.regressor, few, one) for one in each] for each in made])
-        self.acceptance_ = np.array([[one.acceptance for one in each] for each in made])
-        self.n_dropped_ = np.array([[one.n_dropped for one in each] for each in made])
+        self.loo_target_only_ = leave_one_out_error(self.regressor, Z, None)
+        self.loo_ = np.array([[leave_one_out_error(self.regressor, Z, c) for c in each] for each in candidates])
+        self.acceptance_ = np.array([[c.acceptance for c in each] for each in candidates])
+        self.n_dropped_ = np.array([[c.n_dropped for c in each] for each in candidates])
         order = [np.unravel_index(k, self.loo_.shape) for k in np.argsort(self.loo_, axis=None, kind="stable")]
         i, j = order[0]
         self.mechanism_ = Mechanism(checkpoints[i].mechanisms.only([int(j)]), self.scale_)
-        self.synthetic_ = self.scale_.back(made[i][j].rows)
-        # With the fallback only what beats the target's rows alone may be averaged.
+        self.synthetic_ = self.scale_.restore(candidates[i][j].rows)
+        # With the fallback only candidates that are better than the target rows alone are averaged.
         used = [k for k in order if not self.fallback or self.loo_[k] < self.loo_target_only_][:n_average]
-        rows = [made[i][j].rows for i, j in used] or [few[:0]]
-        self.transferred_ = any(len(each) for each in rows)
-        self.regressors_ = [fit_augmented(self.regressor, few, each) for each in rows]
+        synthetic_rows = [candidates[i][j].rows for i, j in used] or [Z[:0]]
+        self.transferred_ = any(len(rows) for rows in synthetic_rows)
+        self.regressors_ = [fit_augmented(self.regressor, Z, rows) for rows in synthetic_rows]
         if not self.transferred_:
             why = (
-                "no synthetic row looks like a row of the sources"
+                "no synthetic row resembles a source row"
                 if not self.acceptance_.any()
-                else "leave-one-out on the target says that transfer hurts"
+                else "by the leave-one-out error on the target rows, transfer hurts"
                 if self.fallback
-                else "the best candidates have no synthetic row that looks like one of the sources"
+                else "no synthetic row of the best candidates resembles a source row"
             )
             warnings.warn(
-                f"CausalTransferRegressor: {why}; the result is that of the target's rows alone.",
+                f"CausalTransferRegressor: {why}; the result is a fit on the target rows alone.",
                 NothingTransferredWarning,
                 stacklevel=3,
             )
 
     def _assumption(self, source: FloatArray, numbers: IntArray, names: Any, rng: np.random.Generator) -> Assumption:
-        recovered = self.mechanism_.components(self.scale_.back(source))
+        """Test the independence of the recovered components in each source domain."""
+        recovered = self.mechanism_.components(self.scale_.restore(source))
         p_values = {
             name: independence_p_value(recovered[numbers == k][:200], random_state=rng) for k, name in enumerate(names)
         }
         return Assumption(len(names), 2 * source.shape[1] + 1, p_values)
 
     def predict(self, X: Any) -> FloatArray:
-        """Predicted labels of rows of the new domain."""
+        """Predict the labels of target rows.
+
+        Parameters
+        ----------
+        X : table of shape (n_rows, n_columns)
+            Rows with the columns of the source.
+
+        Returns
+        -------
+        array of shape (n_rows,)
+            Predictions.
+        """
         check_is_fitted(self)
         X = check_new_rows(self, X)
-        inputs = self.scale_.inputs_to(X)
-        return self.scale_.labels_back(np.mean([regressor.predict(inputs) for regressor in self.regressors_], axis=0))
+        inputs = self.scale_.standardize_inputs(X)
+        predictions = [regressor.predict(inputs) for regressor in self.regressors_]
+        return self.scale_.restore_labels(np.mean(predictions, axis=0))
 
 
 def one_class(source: FloatArray) -> OneClassSVM:
-    """What looks like a row of the sources, by the survey's settings: ν = 0.1, kernel exp(−|z − z'|²/D)."""
+    """A one-class SVM of the source rows, with the survey's settings: ν = 0.1 and the kernel exp(−|z − z'|²/D)."""
     return OneClassSVM(nu=0.1, gamma=1 / source.shape[1]).fit(source)

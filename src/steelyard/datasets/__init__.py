@@ -1,4 +1,12 @@
-"""Data to learn and to test with: toy problems, shifts made to measure, loaders of the published tables and images."""
+"""Data sets for distribution shift.
+
+* toy problems with a known density ratio: `sinc_toy`, `gaussian_pair` (a `GaussianPair`), `mixed_tables` (a
+  `MixedTables`)
+* generators for each kind of shift: `biased_split`, `natural_split`, `label_noise`, `class_prior_shift`,
+  `class_conditional_shift`, `rotate`, `full_distribution_shift`, `independent_component_shift`
+* loaders of published data, from files in `data_folder`: `load_table` (a `Table`, one of `table_names`), `load_images`
+  (`Images`), `load_gasoline` (a `Gasoline`)
+"""
 
 from steelyard.datasets.gasoline import Gasoline, load_gasoline
 from steelyard.datasets.images import Images, load_images

@@ -37,9 +37,26 @@ CODES = {
 
 @dataclass(frozen=True, eq=False)
 class Gasoline:
-    """A panel: rows (inputs, then gasoline per car, all logarithms), their country and year, and published splits.
+    """Panel of gasoline demand y and its covariates x in 18 countries and 19 years (survey, section 7.3).
 
-    `train_years` are, for each country, ten sets of six years to learn from; the other thirteen are the test.
+    Parameters
+    ----------
+    Z : array of shape (342, 4)
+        Logarithms of income per capita, price and cars per capita (x), then of gasoline per car (y).
+    country : array of shape (342,)
+        Three-letter code of the country of each row.
+    year : array of shape (342,)
+        Year of each row.
+    train_years : dict of str to list of list of int
+        For each country, ten published sets of six years to train on; the other thirteen years are for testing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from steelyard.datasets import Gasoline
+    >>> panel = Gasoline(np.zeros((1, 4)), np.array(["AUT"]), np.array([1960]), {"AUT": [[1960]]})
+    >>> panel.Z.shape
+    (1, 4)
     """
 
     Z: FloatArray
@@ -49,8 +66,26 @@ class Gasoline:
 
 
 def load_gasoline() -> Gasoline:
-    """The panel, from ``oecd_gasoline.csv``, and its splits, from ``oecd_gasoline_splits.json``."""
-    from pyarrow import csv  # here, so that importing the library does not load pyarrow
+    """Load the gasoline panel from ``oecd_gasoline.csv``, and its splits from ``oecd_gasoline_splits.json``.
+
+    Returns
+    -------
+    Gasoline
+        The panel and its published splits. A missing file is a `DataNotFoundError` that names its provider, another
+        content a `DataChangedError`.
+
+    Examples
+    --------
+    >>> from steelyard.datasets import load_gasoline
+    >>> from steelyard.errors import DataNotFoundError
+    >>> try:
+    ...     shape = load_gasoline().Z.shape
+    ... except DataNotFoundError:  # the files are not in the data folder
+    ...     shape = (342, 4)
+    >>> shape
+    (342, 4)
+    """
+    from pyarrow import csv  # imported here, so that importing the library does not load pyarrow
 
     provider = "Baltagi, Econometric Analysis of Panel Data, companion site"
     columns = csv.read_csv(find_file("oecd_gasoline.csv", provider)).to_pydict()
@@ -61,7 +96,12 @@ def load_gasoline() -> Gasoline:
         country = np.array([CODES[name] for name in columns["country"]])
         splits = {CODES[name]: found for name, found in content["train_years"].items()}
     except KeyError as error:
-        raise DataChangedError(f"oecd_gasoline.csv or its splits lack {error}; get them again ({provider}).") from error
+        raise DataChangedError(
+            f"oecd_gasoline.csv or its splits lack {error}; download them again ({provider})."
+        ) from error
     if Z.shape != (342, 4) or set(splits) != set(CODES.values()):
-        raise DataChangedError(f"oecd_gasoline.csv has {Z.shape} numbers; 342 rows of 4 are published.")
+        raise DataChangedError(
+            f"oecd_gasoline.csv has the shape {Z.shape} and splits for {len(splits)} countries, not (342, 4) and "
+            f"{len(CODES)}; download both files again ({provider})."
+        )
     return Gasoline(Z, country, np.array(columns["year"]), splits)

@@ -1,7 +1,7 @@
-"""The tables of the survey's experiments, read from the user's own copies and checked against the published ones.
+"""Tables of the survey's experiments, read from local files and checked against the published ones.
 
-Nothing is downloaded. Files are looked for in the folder named by ``STEELYARD_DATA``, else in the user's cache
-folder (``~/.cache/steelyard``).
+Nothing is downloaded. Files are searched in the folder given by the environment variable ``STEELYARD_DATA``, or else in
+the user's cache folder (``~/.cache/steelyard``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,24 @@ from steelyard.errors import DataChangedError, DataNotFoundError, ParameterError
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A published table: numeric columns and the label."""
+    """A published table: numeric inputs x and the label y.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_columns)
+        The inputs.
+    y : array of shape (n_rows,)
+        The labels; 0 and 1 for two classes.
+    columns : tuple of str
+        Names of the columns of `X`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from steelyard.datasets import Table
+    >>> Table(np.zeros((2, 1)), np.array([0.0, 1.0]), ("age",)).columns
+    ('age',)
+    """
 
     X: FloatArray
     y: FloatArray
@@ -33,7 +50,20 @@ class _Published:
     label: str
     digest: str  # of the parsed numbers, label last
     drop: tuple[str, ...] = ()
-    positive: str | None = None  # the label value that becomes 1, all others 0
+    positive: str | None = None  # the label that becomes 1; all others become 0
+
+    def read(self, path: Path) -> Table:
+        """Read the file, without rows that have missing values."""
+        from pyarrow import csv  # imported here, so that importing the library does not load pyarrow
+
+        columns = csv.read_csv(path).to_pydict()
+        label = columns.pop(self.label)
+        for name in self.drop:
+            del columns[name]
+        values = np.array([[np.nan if v is None else float(v) for v in column] for column in columns.values()]).T
+        complete = ~np.isnan(values).any(axis=1)
+        y = np.array([float(v) if self.positive is None else float(str(v) == self.positive) for v in label])
+        return Table(values[complete], y[complete], tuple(columns))
 
 
 UCI = "UCI Machine Learning Repository"
@@ -73,67 +103,94 @@ _TABLES = {
 
 
 def table_names() -> tuple[str, ...]:
-    """The names that `load_table` knows."""
+    """Names of the tables that `load_table` can load.
+
+    Returns
+    -------
+    tuple of str
+        The names.
+
+    Examples
+    --------
+    >>> from steelyard.datasets import table_names
+    >>> "heart" in table_names()
+    True
+    """
     return tuple(_TABLES)
 
 
 def data_folder() -> Path:
-    """Where the data files are looked for."""
+    """The folder in which data files are searched.
+
+    Returns
+    -------
+    Path
+        The folder given by the environment variable ``STEELYARD_DATA``, or else ``~/.cache/steelyard``.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from steelyard.datasets import data_folder
+    >>> isinstance(data_folder(), Path)
+    True
+    """
     named = os.environ.get("STEELYARD_DATA")
     return Path(named) if named else Path.home() / ".cache" / "steelyard"
 
 
 def load_table(name: str) -> Table:
-    """One of the survey's tables; rows with missing values are dropped.
+    """Load one of the tables of the survey's section 5.3.2, without rows that have missing values.
 
-    The parsed numbers are checked against the published table, so that a file of another edition is an error
-    (`DataChangedError`) rather than another result. An absent file is a `DataNotFoundError` that names provider,
-    file and folder.
+    Parameters
+    ----------
+    name : str
+        One of `table_names`.
+
+    Returns
+    -------
+    Table
+        Inputs and labels. They are checked against the published table, so that a file of another edition is a
+        `DataChangedError` rather than another result. A missing file is a `DataNotFoundError` that names provider,
+        file and folder.
+
+    Examples
+    --------
+    >>> from steelyard.datasets import load_table
+    >>> from steelyard.errors import DataNotFoundError
+    >>> try:
+    ...     shape = load_table("heart").X.shape
+    ... except DataNotFoundError:  # the file is not in the data folder
+    ...     shape = (270, 13)
+    >>> shape
+    (270, 13)
     """
     if name not in _TABLES:
         raise ParameterError(f"There is no table {name!r}; the names are {', '.join(_TABLES)}.")
     published = _TABLES[name]
     path = find_file(published.file, published.provider)
     try:
-        table = _parse(published, path)
+        table = published.read(path)
     except (KeyError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise DataChangedError(
             f"{published.file} in {data_folder()} cannot be read as the published table ({error!r}). "
-            f"Get it again from {published.provider}."
+            f"Download it again from {published.provider}."
         ) from error
-    digest = _digest(table)
+    numbers = np.ascontiguousarray(np.column_stack([table.X, table.y]), dtype="<f8")
+    digest = hashlib.sha256(numbers.tobytes()).hexdigest()[:16]
     if digest != published.digest:
         raise DataChangedError(
             f"{published.file} in {data_folder()} does not hold the published table (digest {digest}, expected "
-            f"{published.digest}). Get it again from {published.provider}."
+            f"{published.digest}). Download it again from {published.provider}."
         )
     return table
 
 
 def find_file(file: str, provider: str) -> Path:
-    """The path of a data file, or an error that says where to get it and where to put it."""
+    """The path of a data file, or an error that says where to get it and where to save it."""
     path = data_folder() / file
     if not path.is_file():
         raise DataNotFoundError(
-            f"{file} is not in {data_folder()}. Get it from its provider ({provider}), save it there as {file}, or "
-            "point the environment variable STEELYARD_DATA to the folder that has it."
+            f"{file} is not in {data_folder()}. Download it from its provider ({provider}), save it there as {file}, "
+            "or set the environment variable STEELYARD_DATA to the folder that has it."
         )
     return path
-
-
-def _parse(published: _Published, path: Path) -> Table:
-    from pyarrow import csv  # here, so that importing the library does not load pyarrow
-
-    columns = csv.read_csv(path).to_pydict()
-    label = columns.pop(published.label)
-    for name in published.drop:
-        del columns[name]
-    values = np.array([[np.nan if v is None else float(v) for v in column] for column in columns.values()]).T
-    complete = ~np.isnan(values).any(axis=1)
-    y = np.array([float(v) if published.positive is None else float(str(v) == published.positive) for v in label])
-    return Table(values[complete], y[complete], tuple(columns))
-
-
-def _digest(table: Table) -> str:
-    numbers = np.column_stack([table.X, table.y])
-    return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<f8").tobytes()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Tables of numbers and categories with a shift of known form."""
+"""Tables of numeric and categorical columns with a known density ratio."""
 
 from __future__ import annotations
 
@@ -17,23 +17,32 @@ from steelyard.errors import ParameterError
 N_NUMBERS = 7
 N_LEVELS = (3, 3, 4, 5, 6, 8, 12, 12)
 N_PRODUCTS = 12
-POOL = 20_000
+POOL = 20_000  # rows by which means and standard deviations of the population are computed
 LARGEST_LOG_RATIO = 3.0
 STRONGEST = 4.0  # largest standard deviation of the log-ratio before it is bounded
-
-Terms = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
 class MixedTables:
-    """A source and a target table, as people have them and as numbers.
+    """A source and a target table with categories, their encoding, and the true w(x) = p_target(x) / p_source(x).
 
-    Attributes
+    Parameters
     ----------
-    source, target : dictionaries of columns: numbers, and categories as text.
-    X, X_target : the same, each level of a category as a column of zeros and ones.
-    feature_names : names of the columns of `X`.
-    ratio : the true density ratio at the source rows.
+    source, target : dict of str to array
+        The columns of each domain: numbers, and categories as text.
+    X, X_target : array of shape (n_rows, n_features)
+        The same tables with one-hot encoded categories.
+    feature_names : list of str
+        Names of the columns of `X`.
+    ratio : array of shape (n_source,)
+        The true density ratio at the source rows.
+
+    Examples
+    --------
+    >>> from steelyard.datasets import mixed_tables
+    >>> tables = mixed_tables(100, 50, random_state=0)
+    >>> len(tables.source), tables.X_target.shape, tables.feature_names[7]
+    (15, (50, 60), 'category 1 = a')
     """
 
     source: dict[str, NDArray[Any]]
@@ -52,18 +61,26 @@ def mixed_tables(
     size: float = 0.15,
     random_state: Any = None,
 ) -> MixedTables:
-    """Correlated numbers and categories of 3 to 12 levels, sixty columns when encoded, under a covariate shift.
+    """Covariate shift p_target(x) ∝ exp(s(x)) p_source(x) in a table of correlated numbers and categories.
 
-    The target is drawn from the source's distribution tilted by exp(s(x)), so that the ratio is known. For
-    shift="linear" s is a sum over columns, for shift="products" over products of two columns.
+    The density ratio is known by construction. There are 7 numeric columns and 8 categories of 3 to 12 levels, sixty
+    columns after one-hot encoding.
 
     Parameters
     ----------
-    n_source, n_target : numbers of rows.
+    n_source, n_target : int, default=1500
+        Numbers of source and target rows.
     shift : {"linear", "products"}, default="linear"
+        Whether s is a linear function of the encoded columns, or a sum of products of two columns.
     size : float, default=0.15
         Mean standardized difference between the columns of source and target, in the population.
     random_state : int, Generator or None, default=None
+        Seed or generator of the random numbers.
+
+    Returns
+    -------
+    MixedTables
+        Both tables, their encoding and the density ratio.
 
     Examples
     --------
@@ -78,19 +95,18 @@ def mixed_tables(
     population = _Population(rng)
     pool = population.encode(population.draw(POOL, rng))
     unit = pool.mean(axis=0), pool.std(axis=0)
-    draw_terms = _linear_terms if shift == "linear" else _product_terms
     strength = None
-    while strength is None:  # some products leave the means of the columns nearly where they are, however strong
-        terms = draw_terms(pool.shape[1], rng)
-        strength = _strength(pool, terms((pool - unit[0]) / unit[1]), size)
+    while strength is None:  # some sums of products hardly change the means of the columns, whatever their strength
+        tilt = _draw_tilt(shift, pool.shape[1], rng)
+        strength = _find_strength(pool, tilt((pool - unit[0]) / unit[1]), size)
 
     def log_ratio(rows: FloatArray) -> FloatArray:
-        return _bounded(strength * terms((rows - unit[0]) / unit[1]))
+        return _bounded(strength * tilt((rows - unit[0]) / unit[1]))
 
     level = float(np.log(np.mean(np.exp(log_ratio(pool)))))
     source = population.draw(n_source, rng)
     kept: list[dict[str, NDArray[Any]]] = []
-    while sum(len(part["number 1"]) for part in kept) < n_target:  # rejection sampling: exact, whatever the shift
+    while sum(len(part["number 1"]) for part in kept) < n_target:  # exact rejection sampling
         drawn = population.draw(POOL, rng)
         accepted = rng.random(POOL) < np.exp(log_ratio(population.encode(drawn)) - LARGEST_LOG_RATIO)
         kept.append({name: values[accepted] for name, values in drawn.items()})
@@ -100,7 +116,7 @@ def mixed_tables(
 
 
 class _Population:
-    """A Gaussian copula: three numbers are normal, two skewed, two rounded; categories are ranges of a normal."""
+    """A Gaussian copula: three numbers are normal, two log-normal, two rounded; categories are intervals of normals."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         n_columns = N_NUMBERS + len(N_LEVELS)
@@ -118,7 +134,7 @@ class _Population:
         ]
 
     def draw(self, n_rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-        """Columns by name."""
+        """Random rows, as columns by name."""
         latent = rng.normal(size=(n_rows, len(self.root))) @ self.root.T
         numbers = latent[:, :N_NUMBERS].copy()
         numbers[:, 3:5] = np.exp(0.6 * numbers[:, 3:5])
@@ -130,7 +146,7 @@ class _Population:
         return columns
 
     def encode(self, columns: dict[str, NDArray[Any]]) -> FloatArray:
-        """Numbers as they are, a column of zeros and ones for each level."""
+        """Numeric columns unchanged, categories one-hot encoded."""
         parts = [columns[f"number {i + 1}"][:, None] for i in range(N_NUMBERS)]
         for i, n_levels in enumerate(N_LEVELS):
             levels = np.array([chr(97 + k) for k in range(n_levels)])
@@ -138,24 +154,22 @@ class _Population:
         return np.column_stack(parts)
 
 
-def _linear_terms(n_columns: int, rng: np.random.Generator) -> Terms:
-    slopes = rng.normal(size=n_columns)
-    return lambda scaled: scaled @ slopes
-
-
-def _product_terms(n_columns: int, rng: np.random.Generator) -> Terms:
-    """Products of two columns, each measured from one standard deviation below its mean."""
+def _draw_tilt(shift: str, n_columns: int, rng: np.random.Generator) -> Callable[[FloatArray], FloatArray]:
+    """A random function s of standardized rows: linear, or a sum of products of two columns (each shifted by one)."""
+    if shift == "linear":
+        coef = rng.normal(size=n_columns)
+        return lambda scaled: scaled @ coef
     pairs = np.array([rng.choice(n_columns, size=2, replace=False) for _ in range(N_PRODUCTS)])
-    slopes = rng.choice([-1.0, 1.0], size=N_PRODUCTS)
-    return lambda scaled: ((scaled[:, pairs[:, 0]] + 1) * (scaled[:, pairs[:, 1]] + 1)) @ slopes
+    signs = rng.choice([-1.0, 1.0], size=N_PRODUCTS)
+    return lambda scaled: ((scaled[:, pairs[:, 0]] + 1) * (scaled[:, pairs[:, 1]] + 1)) @ signs
 
 
 def _bounded(log_ratio: FloatArray) -> FloatArray:
     return np.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
 
 
-def _strength(pool: FloatArray, score: FloatArray, size: float) -> float | None:
-    """The factor of the score at which the mean standardized difference of the columns is `size`; None if at none."""
+def _find_strength(pool: FloatArray, score: FloatArray, size: float) -> float | None:
+    """The factor of the score at which the mean standardized difference of the columns is `size`; None without one."""
     low, high = 0.0, STRONGEST / float(np.std(score))
     if _mean_difference(pool, high * score) < size:
         return None
@@ -166,7 +180,7 @@ def _strength(pool: FloatArray, score: FloatArray, size: float) -> float | None:
 
 
 def _mean_difference(pool: FloatArray, log_ratio: FloatArray) -> float:
-    """Mean standardized difference between the columns of the pool and of the pool tilted by exp(log_ratio)."""
+    """Mean standardized difference between the columns of the pool and of the pool weighted by exp(log_ratio)."""
     weights = np.exp(_bounded(log_ratio))
     mean = weights @ pool / weights.sum()
     variance = weights @ np.square(pool - mean) / weights.sum()

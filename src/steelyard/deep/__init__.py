@@ -9,8 +9,5 @@ except ModuleNotFoundError as error:
 
 from steelyard.deep.classifier import DynamicWeightedClassifier
 from steelyard.deep.dynamic import DynamicWeights
-from steelyard.deep.training.loop import train
-from steelyard.deep.training.phases import Task
-from steelyard.deep.training.run import Settings, Trial
 
-__all__ = ["DynamicWeightedClassifier", "DynamicWeights", "Settings", "Task", "Trial", "train"]
+__all__ = ["DynamicWeightedClassifier", "DynamicWeights"]

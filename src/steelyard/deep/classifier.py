@@ -15,50 +15,62 @@ from torch import Tensor, nn
 
 from steelyard._validation import check_count, check_new_rows, check_source, forget_fit, match_columns
 from steelyard.deep.dynamic import PRESETS
+from steelyard.deep.training.config import OptimizerFactory, TrainingConfig, TrainingRun
+from steelyard.deep.training.data import TrainingData
 from steelyard.deep.training.loop import train
 from steelyard.deep.training.methods import importance_weighting
-from steelyard.deep.training.phases import Task
-from steelyard.deep.training.run import Optimizer, Settings, Trial
 from steelyard.deep.training.steps import evaluating
 from steelyard.errors import InputError, MissingTargetError, NotFiniteError, ParameterError
 from steelyard.target import Target
 
 
 class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
-    """A network trained on noisy, imbalanced or shifted rows that a few clean ones put right (survey, section 6).
+    """A network trained on noisy, imbalanced or shifted rows with the help of a few clean ones (survey, section 6).
 
-    In each step the rows of a mini-batch are weighted so that their losses (or features) look like those of clean
-    rows; see `DynamicWeights`. The clean rows are learned from as well.
+    In each step the rows of a mini-batch are weighted so that their losses (or features) match those of clean rows; see
+    `DynamicWeights`. The clean rows are also trained on.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Rows to one score for each class. It is copied; `module_` is what was trained.
+        From rows to one score per class. It is copied; `module_` is the trained one.
     transform : {"loss", "features"}, default="loss"
-        "features" needs a module whose forward is ``head(features(x))``.
+        What represents a row in the matching: its loss, or its features, which need a module whose forward is
+        ``head(features(x))``.
     variant : {"IW", "SIW", "DIW1", "DIW2", "DIW3"}, default="DIW2"
-    preset : {"normalised", "authors"}, default="normalised"
+        IW matches the inputs themselves, class by class, once. SIW matches once by a pretrained network, DIW1 in each
+        step by that network, DIW2 in each step by the network that is trained; DIW3 is DIW2 after pretraining.
+    preset : {"normalized", "authors"}, default="normalized"
+        "normalized": the kernel width is the median distance, weights have mean one, losses are averaged. "authors": as
+        in the code that the authors released, with weights as solved and losses summed.
     epochs : int, default=20
-        The first of several has weights of one.
+        Number of epochs. If there are several, the first one has uniform weights.
     batch_size : int, default=256
+        Training rows per step, and clean rows per step.
     optimizer : callable, default=None
-        Parameters to an optimizer; None is Adam with a learning rate of 1e-3.
+        From a list of parameters to a `torch.optim.Optimizer`; None is Adam with a learning rate of 1e-3.
     device : str, default="cpu"
+        Where to train, such as "cuda".
     random_state : int, default=0
-        Of the order of the rows, and of dropout. The module brings its own start.
-    checkpoint : path, default=None
-        Written after each epoch; where it exists, the training goes on from there.
+        Seed of the order of the rows and of dropout. The module comes with its own initial parameters.
+    checkpoint : str or Path, default=None
+        Written after each epoch; where the file exists, training resumes from it.
     progress : bool, default=True
-        A bar on stderr, where that is a terminal.
+        Show a progress bar on standard error if that is a terminal.
 
     Attributes
     ----------
-    classes_ : labels, in the order of the module's scores
-    module_ : the trained module
+    classes_ : array of shape (n_classes,)
+        Labels, in the order of the module's scores.
+    module_ : torch.nn.Module
+        The trained module, in evaluation mode.
     weights_ : array of shape (n_rows,)
-        Weights of the training rows in the last epoch; those near zero are worth a look. NaN for the few that it left
-        out, because they filled no batch.
-    log_ : list of dict, one an epoch
+        Importance weights of the training rows in the last epoch; rows with weights near zero may be mislabeled. NaN
+        for the few rows that this epoch left out because they did not fill a batch.
+    log_ : list of dict
+        One dict per epoch, see `steelyard.deep.training.History`.
+    n_features_in_ : int
+        Number of columns, where `X` is a table.
 
     Examples
     --------
@@ -83,10 +95,10 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
         *,
         transform: str = "loss",
         variant: str = "DIW2",
-        preset: str = "normalised",
+        preset: str = "normalized",
         epochs: int = 20,
         batch_size: int = 256,
-        optimizer: Optimizer | None = None,
+        optimizer: OptimizerFactory | None = None,
         device: str = "cpu",
         random_state: int = 0,
         checkpoint: str | Path | None = None,
@@ -105,7 +117,21 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
         self.progress = progress
 
     def fit(self, X: Any, y: Any, *, target: Target | None = None) -> DynamicWeightedClassifier:
-        """Train on rows and labels, with ``target=Target(X_clean, y_clean)``."""
+        """Train on rows and labels that may be noisy or shifted, with clean rows of the target.
+
+        Parameters
+        ----------
+        X : array-like, table or tensor of shape (n_rows, ...)
+            Training rows: a table, or images and other arrays that the module accepts.
+        y : array-like of shape (n_rows,)
+            Their labels.
+        target : Target
+            ``Target(X_clean, y_clean)``: a few target rows with correct labels.
+
+        Returns
+        -------
+        self : DynamicWeightedClassifier
+        """
         if not isinstance(target, Target) or target.y is None:
             raise MissingTargetError(
                 "DynamicWeightedClassifier needs a few rows of the target with labels: fit(X, y, target=Target("
@@ -114,20 +140,26 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
         forget_fit(self)
         if self.preset not in PRESETS:
             raise ParameterError(f"preset must be one of {tuple(PRESETS)}; got {self.preset!r}.")
-        here = self._rows(X, reset=True)
-        there = self._rows(match_columns(target, X), reset=False, table="target")
-        classes, labels = np.unique(_labels(y, len(here), "y"), return_inverse=True)
-        goal_labels = _labels(target.y, len(there), "target.y")
-        unseen = sorted(set(goal_labels.tolist()) - set(classes.tolist()), key=str)
+        source = self._rows(X, reset=True)
+        clean = self._rows(match_columns(target, X), reset=False, table="target")
+        classes, labels = np.unique(_labels(y, len(source), "y"), return_inverse=True)
+        clean_labels = _labels(target.y, len(clean), "target.y")
+        unseen = sorted(set(clean_labels.tolist()) - set(classes.tolist()), key=str)
         if unseen:
-            raise InputError(f"The target has classes that y lacks: {unseen}. No weight can make up rows.")
+            raise InputError(f"The target has classes that y lacks: {unseen}. Weights cannot replace missing rows.")
         module = copy.deepcopy(self.module).to(self.device)
-        _require_scores(module, here[:2], len(classes))
-        codes = [
-            torch.as_tensor(found, dtype=torch.long, device=self.device)
-            for found in (labels, np.searchsorted(classes, goal_labels))
-        ]
-        task = Task(torch.cat([here, there]), torch.cat(codes), there, codes[1])
+        with evaluating(module), torch.no_grad():
+            shape = tuple(module(source[:2]).shape)
+        if shape != (len(source[:2]), len(classes)):
+            raise InputError(
+                f"The module must give one score for each of {len(classes)} classes; {len(source[:2])} rows gave a "
+                f"tensor of shape {shape}."
+            )
+        y_source, y_target = (
+            torch.as_tensor(codes, dtype=torch.long, device=self.device)
+            for codes in (labels, np.searchsorted(classes, clean_labels))
+        )
+        data = TrainingData(torch.cat([source, clean]), torch.cat([y_source, y_target]), Target(clean, y_target))
         method = importance_weighting(
             module,
             self.epochs,
@@ -137,19 +169,26 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
             warm_up=min(1, self.epochs - 1),
         )
         optimizer = self.optimizer or (lambda parameters: torch.optim.Adam(parameters, lr=1e-3))
-        settings = Settings(optimizer, batch_size=self.batch_size, summed=not PRESETS[self.preset].normalized)
-        trial = Trial(method, task, seed=check_count("random_state", self.random_state, 0))
-        train(trial, settings, checkpoint_path=self.checkpoint, progress=self.progress)
-        assert trial.rows is not None
-        assert trial.weights is not None
-        weights = torch.full((len(task.y),), torch.nan, device=self.device)
-        weights[trial.rows.flatten()] = trial.weights.flatten()
-        self.classes_, self.module_, self.log_ = classes, module.eval(), trial.log
-        self.weights_ = weights[: len(here)].double().cpu().numpy()
+        config = TrainingConfig(optimizer, batch_size=self.batch_size, reduction=PRESETS[self.preset].reduction)
+        run = TrainingRun(method, data, seed=check_count("random_state", self.random_state, 0))
+        history = train(run, config, checkpoint_path=self.checkpoint, progress=self.progress)
+        self.classes_, self.module_, self.log_ = classes, module.eval(), history.epochs
+        self.weights_ = history.row_weights()[: len(source)].numpy()
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of the classes."""
+        """Probabilities of the classes, by softmax of the module's scores.
+
+        Parameters
+        ----------
+        X : array-like, table or tensor of shape (n_rows, ...)
+            Rows to predict.
+
+        Returns
+        -------
+        probabilities : array of shape (n_rows, n_classes)
+            In the order of `classes_`.
+        """
         check_is_fitted(self, "module_")
         rows = self._rows(X, reset=False)
         with evaluating(self.module_), torch.no_grad():
@@ -157,12 +196,22 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
         return torch.softmax(scores.double(), dim=1).cpu().numpy()
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each row."""
+        """The most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like, table or tensor of shape (n_rows, ...)
+            Rows to predict.
+
+        Returns
+        -------
+        labels : array of shape (n_rows,)
+        """
         check_is_fitted(self, "module_")
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def _rows(self, X: Any, *, reset: bool, table: str = "X") -> Tensor:
-        """Rows as the module wants them; tables are checked column by column, images and the like as a whole."""
+        """Rows as a tensor for the module; tables are checked column by column, other arrays as a whole."""
         module = self.module if reset or not hasattr(self, "module_") else self.module_
         dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
         found = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
@@ -177,7 +226,7 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _labels(y: Any, n_rows: int, which: str) -> NDArray[Any]:
-    """One label a row."""
+    """Labels as an array of shape (n_rows,), none missing."""
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -187,13 +236,3 @@ def _labels(y: Any, n_rows: int, which: str) -> NDArray[Any]:
     if missing:
         raise InputError(f"{which} holds {len(missing)} missing labels; drop those rows.")
     return labels
-
-
-def _require_scores(module: nn.Module, rows: Tensor, n_classes: int) -> None:
-    with evaluating(module), torch.no_grad():
-        found = tuple(module(rows).shape)
-    if found != (len(rows), n_classes):
-        raise InputError(
-            f"The module must give one score for each of {n_classes} classes; {len(rows)} rows gave a tensor of shape "
-            f"{found}."
-        )

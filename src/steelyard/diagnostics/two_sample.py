@@ -85,13 +85,13 @@ def mmd_test(source: FloatArray, target: FloatArray, rng: np.random.Generator) -
 
 
 def _mmd(kernel: FloatArray, assignments: IntArray) -> FloatArray:
-    """Unbiased squared MMD of several assignments (P, n) of rows to the two samples."""
-    one = (assignments == 0).astype(np.float64)
-    other = 1 - one
-    n, m = one.sum(axis=1), other.sum(axis=1)
-    within = np.einsum("pn,pn->p", one @ kernel, one) / (n * (n - 1))
-    within += np.einsum("pn,pn->p", other @ kernel, other) / (m * (m - 1))
-    return np.asarray(within - 2 * np.einsum("pn,pn->p", one @ kernel, other) / (n * m))
+    """Unbiased squared MMD of several assignments (P, n) of rows to source (0) and target (1)."""
+    source = (assignments == 0).astype(np.float64)
+    target = 1 - source
+    n, m = source.sum(axis=1), target.sum(axis=1)
+    within = np.einsum("pn,pn->p", source @ kernel, source) / (n * (n - 1))
+    within += np.einsum("pn,pn->p", target @ kernel, target) / (m * (m - 1))
+    return np.asarray(within - 2 * np.einsum("pn,pn->p", source @ kernel, target) / (n * m))
 
 
 def column_test(source: Column, target: Column) -> TestResult:

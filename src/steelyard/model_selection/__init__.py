@@ -1,1 +1,6 @@
-"""Model selection and evaluation for the target, without its labels."""
+"""Choice of models and estimates of their performance on the target, without target labels."""
+
+from steelyard.model_selection.performance import Interval, Performance, target_performance
+from steelyard.model_selection.search import ImportanceWeightedSearchCV, iwcv_score
+
+__all__ = ["ImportanceWeightedSearchCV", "Interval", "Performance", "iwcv_score", "target_performance"]

@@ -1,4 +1,4 @@
-"""Selection under shift: importance-weighted cross-validation and the search that uses it."""
+"""Importance-weighted cross-validation and a grid search that uses it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import numbers
 import time
 import warnings
 from copy import deepcopy
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import ParameterGrid, check_cv
-from sklearn.model_selection._search import BaseSearchCV
-from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
+from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import has_fit_parameter
 
 from steelyard._numerics.duplicates import table_columns
-from steelyard._numerics.weighted_means import standard_error, weighted_mean
+from steelyard._numerics.weighted_means import simplest_within_one_standard_error, standard_error, weighted_mean
 from steelyard._splits.rows import folds_of_table
 from steelyard._typing import FloatArray
 from steelyard._validation import (
@@ -29,41 +29,38 @@ from steelyard._validation import (
     warn_without_target,
 )
 from steelyard.errors import InputError, NoTargetWarning, ParameterError, RawMeanWarning, SmallEffectiveSampleWarning
-from steelyard.model_selection._scoring import RowScores, row_scores
+from steelyard.model_selection._rows import count_rows, take_rows
+from steelyard.model_selection._scoring import RowScores, mean_score, row_scores
 from steelyard.ratio import default_ratio
 from steelyard.target import Target
 
 
 def validation_weights(estimator: Any, X: Any, target: Any, ratio: Any) -> FloatArray:
-    """Importance of every source row for judging: one ratio, fitted once on all rows, unflattened.
+    """The validation weight of each source row: one density ratio, fitted once on all rows, not flattened.
 
-    Where the estimator preprocesses its tables, the ratio sees them preprocessed in the same way.
+    Where the estimator has a `preprocess` step, the ratio is fitted on preprocessed tables.
     """
     if target is None:
-        warn_without_target("Cross-validation", "every row counts the same and it is the plain one", 3)
-        return np.ones(_safe_length(X))
-    rows, goal = X, match_columns(target, X)
+        warn_without_target("Cross-validation", "every row counts the same, as in ordinary cross-validation", 3)
+        return np.ones(count_rows(X))
+    rows, target_rows = X, match_columns(target, X)
     preprocess = getattr(estimator, "preprocess", None)
     if preprocess is not None:
         fitted = clone(preprocess).fit(rows)
-        rows, goal = preprocessed(fitted, rows), preprocessed(fitted, goal)
-    judge = clone(default_ratio() if ratio is None else ratio).fit(rows, target=Target(goal))
-    return np.asarray(judge.weights_)
-
-
-def _safe_length(X: Any) -> int:
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        rows, target_rows = preprocessed(fitted, rows), preprocessed(fitted, target_rows)
+    ratio = clone(default_ratio() if ratio is None else ratio).fit(rows, target=Target(target_rows))
+    return np.asarray(ratio.weights_)
 
 
 def _splits(cv: Any, estimator: Any, X: Any, y: Any) -> list[tuple[Any, Any]]:
-    """Training and held-out rows of each fold."""
+    """Numbers of the training rows and the held-out rows of each fold."""
     classify = is_classifier(estimator)
     if not isinstance(cv, numbers.Integral):
         return list(check_cv(cv, y, classifier=classify).split(X, y))
     n_folds = check_count("cv", cv, 2)
-    if _safe_length(X) < n_folds:
+    if count_rows(X) < n_folds:
         raise InputError(
-            f"n_samples={_safe_length(X)} rows cannot be assigned to {n_folds} folds. Give more rows, or a smaller cv."
+            f"n_samples={count_rows(X)} rows cannot be assigned to {n_folds} folds. Give more rows, or a smaller cv."
         )
     groups = np.unique(np.asarray(y), return_inverse=True)[1].ravel() if classify and np.ndim(y) == 1 else None
     fold = folds_of_table(table_columns(X, y), n_folds, np.random.default_rng(0), groups)
@@ -71,7 +68,7 @@ def _splits(cv: Any, estimator: Any, X: Any, y: Any) -> list[tuple[Any, Any]]:
 
 
 def _fit_keywords(estimator: Any, target: Any) -> dict[str, Target]:
-    """The target, whole, for estimators that ask for one."""
+    """The whole target, for estimators whose `fit` has the parameter `target`."""
     if target is None or not has_fit_parameter(estimator, "target"):
         return {}
     return {"target": target if isinstance(target, Target) else Target(target)}
@@ -87,31 +84,38 @@ def iwcv_score(
     scoring: Any = None,
     cv: Any = 5,
 ) -> FloatArray:
-    """Importance-weighted cross-validation: what the score would be on the target, without its labels.
+    """Importance-weighted cross-validation (IWCV): estimate the score on the target without target labels.
 
-    Each fold's value is Σ w s / Σ w over its held-out rows, s a row's score and w its importance; greater is
-    better, as in ``cross_val_score``. One judging `ratio` is fitted on all source rows and the target and judges
-    every fold, while the estimator fits its own weights inside each training fold.
+    The value of a fold is Σ w s / Σ w over its held-out rows, where s is the score of a row and w its validation
+    weight; greater is better, as in ``cross_val_score``. The validation weights come from one density ratio, which is
+    fitted once on all source rows and the target and used in every fold. The estimator fits its own importance weights
+    in each training fold.
 
     Parameters
     ----------
     estimator : scikit-learn estimator
-        `WeightedRegressor` and the like are given the target; others are fitted without.
-    X, y : labeled source rows
-    target : Target or table
-        The rows to predict.
+        Estimators whose ``fit`` has the parameter `target`, such as `WeightedRegressor`, are fitted with the target;
+        other estimators are fitted without it.
+    X : table of shape (n_source, n_columns)
+        Source rows.
+    y : array of shape (n_source,)
+        Labels of the source rows.
+    target : Target or table of shape (n_target, n_columns)
+        Target rows.
     ratio : ratio estimator, default=None
-        The judge; None is ``AutoRatio(random_state=0)``.
+        Estimates the validation weights; None is ``AutoRatio(random_state=0)``.
     scoring : str or callable, default=None
         "neg_mean_squared_error" (default for regressors), "neg_mean_absolute_error", "accuracy" (default for
-        classifiers), "neg_log_loss", "neg_brier_score", or a function (estimator, X, y) giving one score a row.
+        classifiers), "neg_log_loss", "neg_brier_score", or a function (estimator, X, y) that returns one score for each
+        row.
     cv : int or splitter, default=5
-        With a number, rows are assigned to so many folds at random (always in the same way), classes in equal shares,
-        and duplicates together where the table is as good as continuous.
+        Number of folds, or a cross-validation splitter. With a number, rows are assigned to folds at random with a
+        fixed seed, stratified by class. Duplicates share a fold unless the table is discrete.
 
     Returns
     -------
-    array of one value a fold
+    array of shape (n_folds,)
+        One value for each fold.
 
     Examples
     --------
@@ -137,7 +141,7 @@ def iwcv_score(
 
 
 class _Evaluation:
-    """What one candidate did on one split."""
+    """The result of one candidate on one split."""
 
     def __init__(self, scores: FloatArray, effective_share: float, fit_time: float) -> None:
         self.scores, self.effective_share, self.fit_time = scores, effective_share, fit_time
@@ -152,53 +156,85 @@ def _evaluate(
     target: Any,
     score: RowScores,
 ) -> _Evaluation:
+    """Fit a candidate on the training rows of a split and score its held-out rows."""
     train, test = split
     model = clone(estimator).set_params(**clone(params, safe=False))
     start = time.perf_counter()
     with warnings.catch_warnings():
-        # Rough weights in a training fold show in the score, and that there is no target was said; the judge and the
-        # final fit still warn of the rest.
-        for said in (SmallEffectiveSampleWarning, RawMeanWarning, NoTargetWarning):
-            warnings.simplefilter("ignore", said)
-        model.fit(_safe_indexing(X, train), _safe_indexing(y, train), **_fit_keywords(model, target))
+        # Poor weights in a training fold lower the score, and the warning of a missing target was given before. The
+        # validation weights and the final fit still warn.
+        for category in (SmallEffectiveSampleWarning, RawMeanWarning, NoTargetWarning):
+            warnings.simplefilter("ignore", category)
+        model.fit(take_rows(X, train), take_rows(y, train), **_fit_keywords(model, target))
     seconds = time.perf_counter() - start
     share = getattr(model, "effective_sample_size_", len(train)) / len(train)
-    return _Evaluation(score(model, _safe_indexing(X, test), _safe_indexing(y, test)), share, seconds)
+    return _Evaluation(score(model, take_rows(X, test), take_rows(y, test)), share, seconds)
 
 
-class ImportanceWeightedSearchCV(BaseSearchCV):
-    """Grid search that judges candidates by their importance-weighted score, an estimate of the score on the target.
+class ImportanceWeightedSearchCV(GridSearchCV):
+    """Grid search by importance-weighted cross-validation, which estimates the score of a candidate on the target.
 
-    Any parameter can be searched, the flattening, the ratio and its eta included. One judging ratio is fitted on
-    all source rows and the target and judges every candidate, so candidates cannot flatter themselves by their own
-    weights; each candidate fits its own weights inside the training folds.
+    Any parameter can be searched, including the flattening, the ratio and its eta. The validation weights come from one
+    density ratio, which is fitted once on all source rows and the target and used for every candidate. A candidate
+    therefore cannot improve its score by its own weights, which it fits in each training fold.
 
-    (Plain ``GridSearchCV`` scores on the source, where no weighting can look better than none: it answers
-    flattening=0 however large the shift.)
+    (An ordinary ``GridSearchCV`` scores on the source, where an unweighted fit is best: it chooses flattening=0 however
+    large the shift is.)
 
     Parameters
     ----------
-    estimator : scikit-learn estimator, usually a `WeightedRegressor` or `WeightedClassifier`
+    estimator : scikit-learn estimator
+        Usually a `WeightedRegressor` or `WeightedClassifier`. Estimators whose ``fit`` has no parameter `target` are
+        fitted without the target.
     param_grid : dict or list of dicts
-        As in ``GridSearchCV``.
+        Names of parameters and the values to try, as in ``GridSearchCV``.
     ratio : ratio estimator, default=None
-        The judge; None is ``AutoRatio(random_state=0)``.
-    scoring, cv
-        As in `iwcv_score`.
+        Estimates the validation weights; None is ``AutoRatio(random_state=0)``.
+    scoring : str or callable, default=None
+        "neg_mean_squared_error" (default for regressors), "neg_mean_absolute_error", "accuracy" (default for
+        classifiers), "neg_log_loss", "neg_brier_score", or a function (estimator, X, y) that returns one score for each
+        row.
+    cv : int or splitter, default=5
+        Number of folds, or a cross-validation splitter. With a number, rows are assigned to folds at random with a
+        fixed seed, stratified by class. Duplicates share a fold unless the table is discrete.
     rule : {"best", "one-standard-error"}, default="best"
-        The best pooled score, or the plainest candidate whose score is within one standard error of the best:
-        plainest is the one whose weights are worth most rows (ERM before IWERM), ties go to the better score.
+        "best" chooses the best score over all held-out rows. "one-standard-error" chooses, among the candidates whose
+        score is within one standard error of the best, the one whose weights have the greatest effective sample size
+        (ERM before IWERM); ties go to the better score.
     n_jobs : int, default=None
-        Candidates and folds to fit side by side, as in joblib.
+        Number of fits that run in parallel, as in joblib.
 
     Attributes
     ----------
-    best_params_, best_score_, best_index_, best_estimator_ : as in ``GridSearchCV``. ``score`` is that of the chosen
-        estimator where `scoring` is None (R² for a regressor), the unweighted mean of the row scores otherwise.
-    validation_weights_ : importance of each source row for judging.
-    cv_results_ : as in ``GridSearchCV``; ``mean_test_score`` is the weighted mean over all held-out rows,
-        ``se_test_score`` its standard error, ``mean_effective_share`` the effective sample size of the candidate's
-        own weights as a share of the rows.
+    best_estimator_ : estimator
+        The chosen candidate, refitted on all source rows.
+    best_params_ : dict
+        Its parameters.
+    best_score_ : float
+        Its importance-weighted score over all held-out rows.
+    best_index_ : int
+        Its number in ``cv_results_``.
+    validation_weights_ : array of shape (n_source,)
+        One validation weight for each source row.
+    cv_results_ : dict of arrays
+        The results of each candidate, as in ``GridSearchCV``: ``mean_test_score`` is the importance-weighted mean over
+        all held-out rows, ``se_test_score`` its standard error, and ``mean_effective_share`` the effective sample size
+        of the candidate's own weights divided by the number of rows.
+    n_splits_ : int
+        Number of folds.
+    refit_time_ : float
+        Seconds of the final fit.
+    scorer_ : callable
+        The score of ``score(X, y)``: that of the chosen estimator where `scoring` is None (R² for a regressor), and the
+        unweighted mean of the row scores otherwise.
+    multimetric_ : bool
+        Always False: there is one score.
+    classes_ : array of shape (n_classes,)
+        The class labels, of classifiers.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of shape (n_columns,)
+        Names of the columns, if `X` has names.
 
     Examples
     --------
@@ -215,7 +251,7 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
     True
     """
 
-    refit = True  # always: the methods inherited from BaseSearchCV ask
+    refit = True  # read by the methods inherited from GridSearchCV
 
     def __init__(
         self,
@@ -237,7 +273,22 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None, *, target: Any = None) -> Self:
-        """Search on labeled source rows, judged for the target, and refit the chosen candidate on all of them."""
+        """Compare the candidates on the source rows and refit the chosen one on all of them.
+
+        Parameters
+        ----------
+        X : table of shape (n_source, n_columns)
+            Source rows.
+        y : array of shape (n_source,)
+            Labels of the source rows.
+        target : Target or table of shape (n_target, n_columns), default=None
+            Target rows. Without a target this is an ordinary cross-validation, and a warning says so.
+
+        Returns
+        -------
+        self : ImportanceWeightedSearchCV
+            The fitted search.
+        """
         if self.rule not in ("best", "one-standard-error"):
             raise ParameterError(f'rule must be "best" or "one-standard-error"; got {self.rule!r}.')
         forget_fit(self)
@@ -265,28 +316,18 @@ class ImportanceWeightedSearchCV(BaseSearchCV):
         start = time.perf_counter()
         self.best_estimator_ = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NoTargetWarning)  # said once, by the judge
+            warnings.simplefilter("ignore", NoTargetWarning)  # given once, for the validation weights
             self.best_estimator_.fit(X, y, **_fit_keywords(self.best_estimator_, target))
         self.refit_time_ = time.perf_counter() - start
         if hasattr(self.best_estimator_, "feature_names_in_"):
             self.feature_names_in_ = self.best_estimator_.feature_names_in_
         self.multimetric_ = False
-        self.scorer_ = _own_score if self.scoring is None else self._mean_row_score
-
-    def _mean_row_score(self, model: Any, X: Any, y: Any) -> float:
-        return float(np.mean(row_scores(self.scoring, model)(model, X, y)))
+        self.scorer_ = partial(mean_score, self.scoring)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags = deepcopy(get_tags(self.estimator).target_tags)
         return tags
-
-    def _run_search(self, evaluate_candidates: Any) -> None:
-        raise AssertionError("fit does not go through the search loop of BaseSearchCV")
-
-
-def _own_score(model: Any, X: Any, y: Any) -> float:
-    return float(model.score(X, y))
 
 
 def _results(
@@ -295,10 +336,11 @@ def _results(
     splits: list[tuple[Any, Any]],
     weights: FloatArray,
 ) -> dict[str, Any]:
+    """The table of results, with one row for each candidate."""
     held_out = np.concatenate([weights[test] for _, test in splits])
     pooled = [np.concatenate([e.scores for e in row]) for row in evaluations]
     means = np.array([weighted_mean(scores, held_out) for scores in pooled])
-    # A fold without any weight has no score of its own, but does no harm to the pooled one.
+    # A fold whose weights are all zero has no score; the mean over all held-out rows exists nevertheless.
     per_split = np.array(
         [
             [
@@ -327,13 +369,13 @@ def _results(
 
 
 def _choose(results: dict[str, Any], rule: str) -> int:
+    """The number of the chosen candidate."""
     means = np.where(np.isnan(results["mean_test_score"]), -np.inf, results["mean_test_score"])
     if not np.isfinite(means).any():
-        raise InputError("Every candidate has a score of NaN: look at the scoring function and at the predictions.")
+        raise InputError("Every candidate has a score of NaN. Check the scoring function and the predictions.")
     best = int(np.argmax(means))
     if rule == "best":
         return best
-    near = np.flatnonzero(means >= means[best] - results["se_test_score"][best])
-    # Rounded, so that equal shares of effectively equal weights count as ties.
-    plainness = np.round(results["mean_effective_share"][near], 6)
-    return int(near[np.lexsort((means[near], plainness))[-1]])
+    # Shares are rounded, so that those of equal weights are ties despite rounding errors.
+    share = np.round(results["mean_effective_share"], 6)
+    return int(simplest_within_one_standard_error(-means, results["se_test_score"][best], share)[-1])

@@ -1,8 +1,7 @@
-"""What the one-step regressor and classifier share: tables, settings, selection, and what a fit leaves behind."""
+"""The base class of the one-step regressor and classifier: input tables, hyperparameters, selection, fitted results."""
 
 from __future__ import annotations
 
-import warnings
 from itertools import product
 from typing import Any, Self
 
@@ -29,32 +28,40 @@ from steelyard._validation import (
     generator,
     warn_without_target,
 )
-from steelyard.errors import InputError, ParameterError, SmallEffectiveSampleWarning
-from steelyard.one_step._alternating import Settings, Solution
-from steelyard.one_step._candidates import Alternating, Candidates, FixedWeights, Tables, held_out_predictions
-from steelyard.one_step._selection import ValidationWeights, check_rule, choose
-from steelyard.one_step.risk_bound import RiskBound, risk_bound
-from steelyard.ratio._base import GaussianRatio, median_distance, pooled_scale
+from steelyard.errors import InputError, ParameterError
+from steelyard.one_step._alternating import Hyperparameters, Solution
+from steelyard.one_step._candidates import Alternating, Candidates, FixedWeights, Tables
+from steelyard.one_step._selection import RULES, ValidationWeights, choose
+from steelyard.one_step.risk_bound import RiskBound
+from steelyard.ratio._base import GaussianRatio
 from steelyard.ratio._centers import covering_rows
+from steelyard.ratio._overlap import median_distance
+from steelyard.ratio._scaling import pooled_scale
 from steelyard.report.notebook import ShowsWeights
+from steelyard.weights import warn_of_small_sample
 
-REGS = 10.0 ** (np.arange(-8, 1) / 2)  # μ
-RATIO_REGS = 10.0 ** np.arange(-3, 2)  # λ/m²
-LOSS_BOUNDS = np.array([1.0, 0.1])  # m
-# Settings are compared on at most so many rows; more would cost minutes and hardly move the choice.
+REG_GRID = 10.0 ** (np.arange(-8, 1) / 2)  # μ
+RATIO_REG_GRID = 10.0 ** np.arange(-3, 2)  # λ/m²
+LOSS_BOUND_GRID = np.array([1.0, 0.1])  # m
+# Settings are compared on at most this many rows; more would cost minutes and rarely change the choice.
 SELECTION_ROWS = 2000
 N_FOLDS = 5
 
 
 class OneStepRatio(GaussianRatio):
-    """The ratio that a one-step estimator fitted together with its predictor; `predict` gives it, not normalized."""
+    """The density ratio that a one-step estimator fitted together with its predictor.
+
+    ``predict`` returns the ratio g at new rows, not normalized.
+    """
 
     def fit(self, X: Any, y: Any = None, *, target: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Refused: this ratio depends on the labels."""
-        raise ParameterError("This ratio is fitted by OneStepRegressor or OneStepClassifier. Use ULSIF() by itself.")
+        """Raise an error: this ratio depends on the labels and cannot be fitted without the predictor."""
+        raise ParameterError(
+            "This ratio is fitted by OneStepRegressor or OneStepClassifier. Use ULSIF() to fit a density ratio alone."
+        )
 
     def _given(self, weights: FloatArray, source: Empirical, counts: FloatArray | None) -> None:
-        """Weights that were there before the predictor, as those of the baselines; ones without a target."""
+        """Keep fixed weights, such as those of the baselines, or weights of one where there is no target."""
         if np.all(weights == 1):
             self._keep_ones(len(source.position), counts)
         else:
@@ -62,24 +69,20 @@ class OneStepRatio(GaussianRatio):
             self._keep(weights, source, counts)
 
     def _warn(self) -> None:
-        """Of few effective rows alone. The level of g, which rounding β up to zero can raise far above one, only
-        multiplies μ, and μ is chosen."""
-        n_rows, size = len(self.weights_), self.effective_sample_size_
-        if size < min(max(5, 0.01 * n_rows), n_rows / 2):
-            warnings.warn(
-                f"One-step: the weights are worth {size:.1f} equally weighted rows out of {n_rows}; a fit on so few is "
-                "unstable. Raise ratio_reg or ratio_width, or drop columns that differ by construction.",
-                SmallEffectiveSampleWarning,
-                stacklevel=6,
-            )
+        """Warn of a small effective sample size alone.
+
+        The mean of g, which rounding β up to zero can raise far above one, only rescales μ, and μ is chosen.
+        """
+        advice = "Raise ratio_reg or ratio_width, or drop columns that differ by construction."
+        warn_of_small_sample("One-step", self.effective_sample_size_, len(self.weights_), advice, 6)
 
 
 class OneStepBase(ShowsWeights, BaseEstimator):
-    """One-step covariate shift adaptation, but for the kind of label."""
+    """One-step covariate shift adaptation without the parts that depend on the kind of label."""
 
     __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name scikit-learn looks for)
 
-    _validation_eta = 0.5  # of the relative ratio that weighs held-out rows
+    _validation_eta = 0.5  # η of the relative density ratio that gives the validation weights
     _losses: tuple[str, ...]
 
     def __init__(
@@ -112,18 +115,24 @@ class OneStepBase(ShowsWeights, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, *, target: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit predictor and weights on labeled source rows and unlabeled target rows.
+        """Fit predictor and importance weights on labeled source rows and unlabeled target rows.
 
         Parameters
         ----------
         X : table of shape (n_source, n_columns)
             Source rows.
         y : array of shape (n_source,)
-            Their labels.
+            Labels of the source rows.
         target : Target or table of shape (n_target, n_columns), default=None
-            Rows to predict; labels are not needed and not looked at. Data frames are matched by column name.
+            Target rows. Their labels are not needed and not used. Data frames are matched by column name. Without a
+            target every weight is one, and a warning says that no shift is corrected.
         sample_weight : array of shape (n_source,), default=None
-            How often each source row counts: weighting a row by two and repeating it are the same.
+            How often each source row counts: a row of weight two gives the same fit as the row repeated twice.
+
+        Returns
+        -------
+        self : estimator
+            The fitted estimator.
         """
         self._check_parameters()
         forget_fit(self)
@@ -134,19 +143,19 @@ class OneStepBase(ShowsWeights, BaseEstimator):
         shifted = target is not None
         if not shifted:
             warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected", 2)
-        goal_rows = check_target(self, target, X).astype(np.float64) if shifted else rows
+        target_rows = check_target(self, target, X).astype(np.float64) if shifted else rows
         rng = generator(self.random_state)
-        # Rows are merged with their labels: equal inputs with other labels are other rows.
+        # Rows are merged together with their labels: equal inputs with different labels stay separate rows.
         joint = empirical(np.column_stack([rows, labels]), counts, rng)
         source = joint.with_rows(joint.rows[:, :-1])
-        goal = empirical(goal_rows, None if shifted else counts, rng)
+        target_sample = empirical(target_rows, None if shifted else counts, rng)
         with one_blas_thread():
-            tables = self._tables(source, joint.rows[:, -1], goal, (len(rows), len(goal_rows)))
+            tables = self._tables(source, joint.rows[:, -1], target_sample, (len(rows), len(target_rows)))
             validation = ValidationWeights(
                 rows,
                 counts,
                 source,
-                goal_rows if shifted else None,
+                target_rows if shifted else None,
                 self._validation_eta,
                 self.n_centers,
                 self.standardize,
@@ -155,18 +164,18 @@ class OneStepBase(ShowsWeights, BaseEstimator):
             self._fit(tables, source, validation, counts, rng)
         return self
 
-    def _tables(self, source: Empirical, labels: FloatArray, goal: Empirical, sizes: tuple[int, int]) -> Tables:
-        self.center_, self.scale_, varies = pooled_scale(source, goal, self.standardize)
-        near, far = (part.with_rows((part.rows - self.center_) / self.scale_) for part in (source, goal))
-        pooled = (median_distance(near, far) if varies else 0.0) or 1.0
-        self.centers_ = far.rows[covering_rows(far, self.n_centers, pooled)].copy()
-        within = median_distance(far, far) or pooled
+    def _tables(self, source: Empirical, labels: FloatArray, target: Empirical, sizes: tuple[int, int]) -> Tables:
+        self.center_, self.scale_, varies = pooled_scale(source, target, self.standardize)
+        source, target = (part.with_rows((part.rows - self.center_) / self.scale_) for part in (source, target))
+        pooled = (median_distance(source, target) if varies else 0.0) or 1.0
+        self.centers_ = target.rows[covering_rows(target, self.n_centers, pooled)].copy()
+        within = median_distance(target, target) or pooled
         return Tables(
-            near.rows,
-            near.mass,
+            source.rows,
+            source.mass,
             self._columns(labels),
-            far.rows,
-            far.mass,
+            target.rows,
+            target.mass,
             self.centers_,
             pooled,
             within,
@@ -183,33 +192,33 @@ class OneStepBase(ShowsWeights, BaseEstimator):
     ) -> None:
         shifted = validation.target_rows is not None
         candidates = self._candidates(tables, validation) if shifted else self._unweighted(tables)
-        sizes = [len(candidate.penalty) for candidate in candidates]
+        sizes = [len(candidate.reg) for candidate in candidates]
         which = self._select(candidates, tables, validation, rng) if sum(sizes) > 1 else 0
         place = int(np.searchsorted(np.cumsum(sizes), which, side="right"))
         self._keep(candidates[place], which - sum(sizes[:place]), source, counts)
 
     def _unweighted(self, tables: Tables) -> list[Candidates]:
-        even = np.ones((1, len(tables.rows)))
-        return [FixedWeights(self._make_loss, tables, width, even, self._regs()) for width in self._widths(tables)]
+        uniform, reg = np.ones((1, len(tables.rows))), self._reg_grid()
+        return [FixedWeights(self._make_loss, tables, width, uniform, reg) for width in self._width_grid(tables)]
 
     def _candidates(self, tables: Tables, validation: ValidationWeights) -> list[Candidates]:
         """Every combination of widths, λ, μ and m."""
-        ratio_regs = RATIO_REGS if self.ratio_reg is None else check_grid("ratio_reg", self.ratio_reg)
-        bounds = LOSS_BOUNDS if self.loss_bound is None else check_bounds(self.loss_bound)
-        axes = np.meshgrid(self._regs(), ratio_regs, bounds, indexing="ij")
-        settings = Settings(*(axis.ravel() for axis in axes))
+        ratio_reg = RATIO_REG_GRID if self.ratio_reg is None else check_grid("ratio_reg", self.ratio_reg)
+        bounds = LOSS_BOUND_GRID if self.loss_bound is None else check_bounds(self.loss_bound)
+        axes = np.meshgrid(self._reg_grid(), ratio_reg, bounds, indexing="ij")
+        settings = Hyperparameters(*(axis.ravel() for axis in axes))
         ratio_widths = (
             [tables.target_median] if self.ratio_width is None else check_grid("ratio_width", self.ratio_width)
         )
         return [
             Alternating(self._make_loss, tables, pair, settings, self.max_iter, self.tol)
-            for pair in product(self._widths(tables), ratio_widths)
+            for pair in product(self._width_grid(tables), ratio_widths)
         ]
 
-    def _regs(self) -> FloatArray:
-        return REGS if self.reg is None else check_grid("reg", self.reg)
+    def _reg_grid(self) -> FloatArray:
+        return REG_GRID if self.reg is None else check_grid("reg", self.reg)
 
-    def _widths(self, tables: Tables) -> FloatArray:
+    def _width_grid(self, tables: Tables) -> FloatArray:
         return np.array([tables.pooled_median]) if self.width is None else check_grid("width", self.width)
 
     def _select(
@@ -220,14 +229,14 @@ class OneStepBase(ShowsWeights, BaseEstimator):
         parts = assign_folds(source, n_folds, rng, self._groups(tables.y[: len(source)]))
         y = tables.y[parts.cell]
         importance = validation.importance[parts.cell] * (parts.mass / source.mass[parts.cell])
-        predictions = np.concatenate([held_out_predictions(candidate, parts) for candidate in candidates])
+        predictions = np.concatenate([candidate.held_out_predictions(parts) for candidate in candidates])
         losses = self._common_loss(predictions, y, importance).values(predictions, y)
-        penalty = np.concatenate([candidate.penalty for candidate in candidates])
-        return choose(losses, importance, penalty, self.rule)
+        reg = np.concatenate([candidate.reg for candidate in candidates])
+        return choose(losses, importance, reg, self.rule)
 
     def _keep(self, chosen: Candidates, setting: int, source: Empirical, counts: FloatArray | None) -> None:
         fitted = chosen.solve(setting)
-        self.coef_, self.width_, self.reg_ = fitted.coef, float(chosen.width), float(chosen.penalty[setting])
+        self.coef_, self.width_, self.reg_ = fitted.coef, float(chosen.width), float(chosen.reg[setting])
         self.ratio_ = ratio = OneStepRatio()
         for name in ("n_features_in_", "feature_names_in_", "center_", "scale_", "centers_"):
             if hasattr(self, name):
@@ -256,17 +265,32 @@ class OneStepBase(ShowsWeights, BaseEstimator):
         self.n_iter_ = 1 + len(rounds)
 
     def risk_bound(self, delta: float = 0.05) -> RiskBound:
-        """The terms of the survey's theorem 3 for this fit; read `RiskBound` for how loose they are.
+        """The terms of the generalization bound of the survey's theorem 3 for this fit.
 
-        For regression they are in units of the scaled labels.
+        The bound is loose by orders of magnitude; `RiskBound` explains why. For regression the terms are in units of
+        the scaled labels.
+
+        Parameters
+        ----------
+        delta : float, default=0.05
+            The bound holds with probability 1 − δ.
+
+        Returns
+        -------
+        RiskBound
+            The bound and its terms.
         """
         check_is_fitted(self, "coef_")
         check_range("delta", delta, 0, 1, open_low=True)
         if not hasattr(self, "ratio_reg_"):
-            raise InputError("The bound is about source and target; this model was fitted without a target.")
+            raise InputError(
+                "The bound relates source and target, and this model was fitted without a target. Use "
+                "fit(X, y, target=...)."
+            )
         if self.coef_.shape[1] > 1:
-            raise InputError("The bound is for regression and two classes; this model has more classes.")
-        return risk_bound(*self._for_bound, delta)
+            raise InputError("The bound exists for regression and two classes; this model has more classes.")
+        numbers, loss = self._for_bound
+        return numbers.bound(loss, delta)
 
     def _decision(self, X: Any) -> FloatArray:
         check_is_fitted(self, "coef_")
@@ -281,7 +305,8 @@ class OneStepBase(ShowsWeights, BaseEstimator):
         check_count("n_centers", self.n_centers)
         check_count("max_iter", self.max_iter)
         check_range("tol", self.tol, 0)
-        check_rule(self.rule)
+        if self.rule not in RULES:
+            raise ParameterError(f"rule must be one of {RULES}; got {self.rule!r}.")
         for name in ("width", "reg", "ratio_width", "ratio_reg"):
             if getattr(self, name) is not None:
                 check_grid(name, getattr(self, name))
@@ -292,7 +317,7 @@ class OneStepBase(ShowsWeights, BaseEstimator):
 
 
 def check_bounds(value: Any) -> FloatArray:
-    """Positive numbers, infinity among them."""
+    """The grid of loss bounds: positive numbers, of which one may be infinite."""
     entries = np.atleast_1d(np.asarray(value, dtype=object))
     infinite = np.array([isinstance(v, float) and v == np.inf for v in entries.ravel()]).reshape(entries.shape)
     if entries.ndim == 1 and infinite.all() and len(entries):

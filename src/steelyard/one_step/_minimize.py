@@ -1,8 +1,8 @@
-"""argmin_α Σ w_i ℓ(αᵀφ(x_i), y_i) + μ‖α‖², for many weightings and penalties at once (algorithm 1, lines 10 and 12).
+"""The f-step: argmin_α Σ w_i ℓ(αᵀφ(x_i), y_i) + μ‖α‖² for many weights and many μ at once (algorithm 1, lines 10, 12).
 
-Weights w have shape (C, n) and contain the 1/n of the mean, μ has shape (C,), labels y (n, k), coefficients
-(C, b, k): C fits on the same n rows and b features. Every fit starts somewhere and never ends with a larger objective
-than it started from.
+Weights w have shape (C, n) and include the factor 1/n of the mean, regularization strengths μ have shape (C,), labels y
+have shape (n, k) and coefficients (C, b, k): C fits on the same n rows and b features. Each fit starts from given
+coefficients and never ends with a larger objective than that of its start.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from steelyard._typing import FloatArray
 
 IRLS_STEPS = 10
 NEWTON_STEPS = 50
-NEWTON_TOL = 1e-9  # of the objective, per step
+NEWTON_TOL = 1e-9  # relative decrease of the objective in one step
 HALVINGS = 12
-# Products of pairs of features kept for all rows, at most so many numbers (64 MB).
+# The products of all pairs of features are kept in memory if they are at most this many numbers (64 MB).
 PAIRS_KEPT = 8_000_000
 PAIRS_AT_ONCE = 1_000_000
 GRAM_ROWS = 2048
 
 
 class Features:
-    """Rows by basis functions, and their Gram matrices under many weightings.
+    """The values of the basis functions on the rows, and their Gram matrices for many vectors of weights.
 
-    Σ w_i φ_i φ_iᵀ for C weightings is one product of the (C, n) weights with the (n, b(b+1)/2) products of pairs of
-    features: as many operations as C separate Gram matrices, in one call of BLAS.
+    Σ w_i φ_i φ_iᵀ for C vectors of weights is one product of the (C, n) weights with the (n, b(b+1)/2) products of
+    pairs of features. It costs as many operations as C separate Gram matrices, but in one call of BLAS.
     """
 
     def __init__(self, values: FloatArray) -> None:
@@ -40,7 +40,7 @@ class Features:
         self.pairs: FloatArray | None = None
 
     def grams(self, weights: FloatArray) -> FloatArray:
-        """Shape (C, b, b)."""
+        """Gram matrices (C, b, b) for weights (C, n)."""
         n, b = self.values.shape
         if len(weights) < 4:
             return np.stack([gram(self.values, w) for w in weights])
@@ -61,16 +61,16 @@ class Features:
         return self.values[rows][:, self.upper[0]] * self.values[rows][:, self.upper[1]]
 
     def predictions(self, coef: FloatArray) -> FloatArray:
-        """Shape (C, n, k) from coefficients of shape (C, b, k)."""
+        """Predictions (C, n, k) from coefficients (C, b, k)."""
         return np.asarray(self.values @ coef)
 
     def transposed(self, per_row: FloatArray) -> FloatArray:
-        """Σ_i φ_i r_i of numbers (C, n, k) on rows, shape (C, b, k)."""
+        """Σ_i φ_i r_i, shape (C, b, k), for values r on the rows, shape (C, n, k)."""
         return np.asarray(self.values.T @ per_row)
 
 
 def gram(features: FloatArray, weights: FloatArray) -> FloatArray:
-    """Σ w_i φ_i φ_iᵀ under one weighting, in blocks that stay in the cache."""
+    """Σ w_i φ_i φ_iᵀ for one vector of weights, in blocks that fit into the cache."""
     n, b = features.shape
     roots, total = np.sqrt(weights), np.zeros((b, b), order="F")
     for block in blocks(n, GRAM_ROWS):
@@ -81,9 +81,9 @@ def gram(features: FloatArray, weights: FloatArray) -> FloatArray:
 def minimize(
     loss: Loss, features: Features, weights: FloatArray, y: FloatArray, reg: FloatArray, start: FloatArray
 ) -> FloatArray:
-    """The coefficients that minimize the weighted loss plus the penalty."""
+    """The coefficients that minimize the weighted loss plus the regularization term."""
     if isinstance(loss, Squared):
-        # Half the sum over several columns halves the loss, so the penalty counts twice beside it.
+        # With several columns the loss is half the sum of squares, so the regularization strength is doubled.
         return weighted_ridge(features, weights, y, reg if y.shape[1] == 1 else 2 * reg)
     if isinstance(loss, Tukey):
         return _tukey(loss, features, weights, y, reg, start)
@@ -95,7 +95,7 @@ def minimize(
 def objective(
     loss: Loss, predictions: FloatArray, coef: FloatArray, weights: FloatArray, y: FloatArray, reg: FloatArray
 ) -> FloatArray:
-    """Σ w_i ℓ_i + μ‖α‖² of every fit, shape (C,)."""
+    """Σ w_i ℓ_i + μ‖α‖² of each fit; shape (C,)."""
     risk = np.einsum("cn,cn->c", weights, loss.values(predictions, y))
     return np.asarray(risk + reg * np.square(coef).sum(axis=(1, 2)))
 
@@ -106,16 +106,17 @@ def weighted_ridge(features: Features, weights: FloatArray, y: FloatArray, reg: 
     return _solve(features.grams(weights), right, reg)
 
 
-def _solve(matrices: FloatArray, right: FloatArray, ridge: FloatArray) -> FloatArray:
+def _solve(matrices: FloatArray, right: FloatArray, reg: FloatArray) -> FloatArray:
+    """Solve (M + reg·I) x = right for a stack of matrices, which are changed in place."""
     diagonal = np.arange(matrices.shape[1])
-    matrices[:, diagonal, diagonal] += ridge[:, None]
+    matrices[:, diagonal, diagonal] += reg[:, None]
     return np.linalg.solve(matrices, right)
 
 
 def _tukey(
     loss: Tukey, features: Features, weights: FloatArray, y: FloatArray, reg: FloatArray, start: FloatArray
 ) -> FloatArray:
-    """Iteratively reweighted least squares: each step minimizes a parabola that touches the loss and lies above it."""
+    """Iteratively reweighted least squares: each step minimizes a quadratic that touches the loss and lies above it."""
     coef, predictions = start, features.predictions(start)
     for _ in range(IRLS_STEPS):
         coef = weighted_ridge(features, weights * loss.curvature(predictions, y), y, reg)
@@ -130,10 +131,10 @@ def _logistic(
 ) -> FloatArray:
     """Newton's method with step halving.
 
-    For k > 2 classes the curvature diag(p) − ppᵀ of a row is replaced by diag(p(1 − p))·k/(k − 1), which is exact where
-    the classes are equally likely: then the classes have a system of their own each, k of size b instead of one of
-    size kb. What all classes share is taken out, at the start and of every step: it changes no probability, and the
-    penalty wants it to be zero. Fits that have converged leave the loop.
+    For k > 2 classes the Hessian diag(p) − ppᵀ of a row is replaced by diag(p(1 − p))·k/(k − 1), which is exact where
+    the classes are equally likely. Each class then has its own linear system: k systems of size b instead of one of
+    size kb. The mean over the classes is subtracted from the coefficients at the start and from each step: it changes
+    no probability, and the regularization term is smallest where it is zero. Fits that have converged leave the loop.
     """
     truth, k = (y > 0).astype(np.float64), y.shape[1]
     coef = start.copy() if k == 1 else start - start.mean(axis=2, keepdims=True)
@@ -159,12 +160,12 @@ def _logistic(
     return coef
 
 
-def _newton_step(features: Features, curvature: FloatArray, slope: FloatArray, ridge: FloatArray) -> FloatArray:
-    """Shape (C, b, k): one system a fit and column."""
+def _newton_step(features: Features, curvature: FloatArray, slope: FloatArray, reg: FloatArray) -> FloatArray:
+    """Newton steps (C, b, k), from one linear system for each fit and each column."""
     n_fits, n_rows, k = curvature.shape
     matrices = features.grams(curvature.transpose(0, 2, 1).reshape(n_fits * k, n_rows))
     right = slope.transpose(0, 2, 1).reshape(n_fits * k, -1, 1)
-    solution = _solve(matrices, right, np.repeat(ridge, k))
+    solution = _solve(matrices, right, np.repeat(reg, k))
     return solution.reshape(n_fits, k, -1).transpose(0, 2, 1)
 
 
@@ -179,7 +180,10 @@ def _halved(
     value: FloatArray,
     gain: FloatArray,
 ) -> FloatArray:
-    """The longest of the steps 1, ½, ¼, … that lowers each objective; none where rounding leaves nothing to gain."""
+    """Coefficients after the longest of the steps 1, ½, ¼, … that lowers the objective of each fit.
+
+    A fit whose objective cannot be lowered, because of rounding, keeps its coefficients.
+    """
     length = np.ones(len(coef))
     for _ in range(HALVINGS):
         moved = coef - length[:, None, None] * step
@@ -194,9 +198,11 @@ def _halved(
 def _hinge(
     loss: Hinge, features: Features, weights: FloatArray, y: FloatArray, reg: FloatArray, start: FloatArray
 ) -> FloatArray:
-    """The weighted support vector machine without offset, through its dual: a box problem of the rank of the features.
+    """The weighted support vector machine without intercept, by its dual.
 
-    α = Σ v_i y_i φ_i / 2μ with 0 ≤ v_i ≤ w_i minimizing ‖Σ v_i y_i φ_i‖² / 4μ − Σ v_i; here v_i = w_i x_i, 0 ≤ x ≤ 1.
+    α = Σ v_i y_i φ_i / 2μ, where v minimizes ‖Σ v_i y_i φ_i‖² / 4μ − Σ v_i subject to 0 ≤ v_i ≤ w_i. This is a
+    quadratic program with box constraints whose matrix has the rank of the features. It is solved for x, where
+    v_i = w_i x_i and 0 ≤ x_i ≤ 1.
     """
     coef = np.empty((len(weights), features.values.shape[1], 1))
     for c, (w, mu) in enumerate(zip(weights, reg, strict=True)):
@@ -205,16 +211,16 @@ def _hinge(
             coef[c] = 0.0
             continue
         signed = features.values[rows] * (w[rows] * y[rows, 0])[:, None]
-        # Lengths in units of the mean weight, so that the solver's tolerance is one of the objective.
+        # Divided by the mean weight, so that the tolerance of the solver is relative to the objective.
         unit = float(w[rows].mean())
         factor = signed / np.sqrt(2 * mu * unit)
-        bounds = BoxSlab(np.ones(len(rows)), -1.0, len(rows) + 1.0)  # the slab never binds
+        bounds = BoxSlab(np.ones(len(rows)), -1.0, len(rows) + 1.0)  # the sum is not constrained
         zero, half = np.zeros(len(rows)), np.full(len(rows), 0.5)
-        # At the limit of rounding the solver divides by zero and stops; what it has is compared with the start below.
+        # At the limit of rounding the solver divides by zero and stops; its result is compared with the start below.
         with np.errstate(divide="ignore", over="ignore"):
             x, _ = solve_box_slab_low_rank(factor, zero, w[rows] / unit, bounds, half, tol=1e-8)
         coef[c] = (x @ signed)[:, None] / (2 * mu)
-    # The tolerance of the solver must not undo a better start.
+    # Within the tolerance of the solver the start may be better than the solution.
     before = objective(loss, features.predictions(start), start, weights, y, reg)
     after = objective(loss, features.predictions(coef), coef, weights, y, reg)
     return np.where((after < before)[:, None, None], coef, start)

@@ -1,4 +1,4 @@
-"""Choosing one of many settings of one-step by their losses on held-out rows, weighted to look like the target."""
+"""Choice of the hyperparameters of the one-step method by importance-weighted losses on held-out rows."""
 
 from __future__ import annotations
 
@@ -9,50 +9,56 @@ from typing import Any
 import numpy as np
 
 from steelyard._numerics.empirical import Empirical
-from steelyard._numerics.weighted_means import standard_error
+from steelyard._numerics.weighted_means import simplest_within_one_standard_error, standard_error
 from steelyard._typing import FloatArray
-from steelyard.errors import InputError, ParameterError, SteelyardWarning
+from steelyard.errors import InputError, SteelyardWarning
 from steelyard.ratio import RULSIF
 from steelyard.target import Target
 
 RULES = ("one-standard-error", "best")
 
 
-def check_rule(rule: str) -> None:
-    """An error for a rule that does not exist."""
-    if rule not in RULES:
-        raise ParameterError(f"rule must be one of {RULES}; got {rule!r}.")
+def choose(losses: FloatArray, weights: FloatArray, reg: FloatArray, rule: str) -> int:
+    """Choose one of C settings by its losses (C, n) on held-out rows and the validation weights (n,) of these rows.
 
-
-def choose(losses: FloatArray, weights: FloatArray, penalty: FloatArray, rule: str) -> int:
-    """The setting to take, from the held-out losses (C, n) of C settings and the importance (n,) of the rows.
-
-    "best" is the least weighted mean. "one-standard-error" is, among the settings whose mean lies within one standard
-    error of the least one, that with the greatest penalty (ties: the least mean): where the held-out rows cannot tell
-    settings apart, the smoother one extrapolates less.
+    "best" chooses the smallest weighted mean. "one-standard-error" chooses, among the settings whose mean is within one
+    standard error of the smallest one, the one with the greatest regularization strength (ties: the smallest mean):
+    where the held-out rows do not distinguish two settings, the more regularized one extrapolates less.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         means = losses @ weights / weights.sum()
     means = np.where(np.isfinite(means), means, np.inf)
     best = int(np.argmin(means))
     if not np.isfinite(means[best]):
-        raise InputError("Every setting has an infinite held-out loss. Rescale the labels, or raise reg.")
+        raise InputError("The held-out loss of every setting is infinite. Rescale the labels, or raise reg.")
     if rule == "best":
         return best
-    near = np.flatnonzero(means <= means[best] + standard_error(losses[best], weights))
-    return int(near[np.lexsort((means[near], -penalty[near]))[0]])
+    return int(simplest_within_one_standard_error(means, standard_error(losses[best], weights), reg)[0])
 
 
 class ValidationWeights:
-    """The importance by which settings are compared, fitted when asked for: that of RuLSIF.
+    """The validation weights by which settings are compared: those of RuLSIF, fitted when they are first needed.
 
-    Not the plain ratio (η = 0), by which a handful of rows would decide: the relative one is bounded.
+    The relative density ratio is bounded. With the plain one (η = 0) a handful of rows could decide.
 
     Parameters
     ----------
-    rows, counts : source rows, and how often each counts.
-    source : the same, merged together with their labels; weights are given for its distinct rows.
-    target_rows : None without a target.
+    rows : array of shape (n_source, n_columns)
+        Source rows.
+    counts : array of shape (n_source,) or None
+        How often each source row counts.
+    source : Empirical
+        The source rows, merged where rows and labels are equal. There is one weight for each of its distinct rows.
+    target_rows : array of shape (n_target, n_columns) or None
+        None without a target.
+    eta : float
+        η of the relative density ratio.
+    n_centers : int
+        Number of Gaussians of the ratio.
+    standardize : bool
+        Whether the ratio standardizes the columns.
+    rng : Generator
+        Draws the random state of the ratio.
     """
 
     def __init__(
@@ -77,7 +83,7 @@ class ValidationWeights:
     def fit(self, ratio: type[RULSIF], *eta: float) -> FloatArray:
         """Weights of the distinct source rows by a ratio estimator.
 
-        Without its warnings: it only helps to choose, and what is worth a warning shows in the final weights.
+        Warnings are suppressed: these weights only serve to compare settings, and the final fit has its own warnings.
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SteelyardWarning)
@@ -91,7 +97,7 @@ class ValidationWeights:
 
     @cached_property
     def importance(self) -> FloatArray:
-        """Weight of each distinct source row, masses included; without a target the masses alone."""
+        """Validation weight of each distinct source row times its mass; without a target, the mass alone."""
         if self.target_rows is None:
             return self.source.mass
         return self.fit(RULSIF, self.eta) * self.source.mass

@@ -1,4 +1,4 @@
-"""The generalization bound of the one-step method with a fitted model's own numbers (survey, lemma 2, theorem 3)."""
+"""The generalization bound of the one-step method, evaluated at a fitted model (survey, lemma 2 and theorem 3)."""
 
 from __future__ import annotations
 
@@ -11,31 +11,65 @@ from steelyard._numerics.losses import Loss
 
 @dataclass(frozen=True)
 class RiskBound:
-    """Every term of ½R²(f) ≤ Ĵ_UB + complexity + deviation, which holds with probability 1 − δ.
+    """The terms of the bound ½R²(f) ≤ Ĵ_UB + complexity + deviation, which holds with probability 1 − δ.
 
-    Read it as the anatomy of the theorem, not as a forecast: **the number is loose by orders of magnitude**. The loss
-    of the risk never exceeds `m`, so a `risk` above `m` says nothing at all (`vacuous`), and at the sample sizes
-    people have it always is: `complexity` and `deviation` carry M·G·(M + G) and M²G², and fall only with the square
-    root of the number of rows. To judge a model on the target use `iwcv_score`.
+    It shows which terms the theorem has and how large they are. It does not predict the risk: **the bound is loose by
+    orders of magnitude**. The loss in the definition of the risk never exceeds `m`, so a `risk` above `m` carries no
+    information (`vacuous`), and at common sample sizes it always is above: `complexity` and `deviation` contain the
+    factors M·G·(M + G) and M²G² and decrease only with the square root of the number of rows. Use `iwcv_score` to
+    estimate the performance of a model on the target.
 
-    Beyond that it is an estimate of a bound, not a bound, for three reasons. The sets of functions are the smallest
-    balls that hold the fitted coefficients, which were not chosen before the data. The largest label seen stands for
-    the largest there is. And Ĵ_UB contains m²·mean_source w², unknown, for which m²·mean_target g is put in (the two
-    means are equal for the true ratio).
+    Moreover the numbers are an estimate of the bound, for three reasons. The function classes are the smallest balls
+    that contain the fitted coefficients, and these were not chosen before the data were seen. The largest observed
+    label is taken for the largest possible one. And Ĵ_UB contains the unknown constant m²·mean_source w², for which
+    m²·mean_target g is substituted (the two means are equal for the true density ratio).
 
-    Attributes
+    It is returned by ``OneStepRegressor.risk_bound`` and ``OneStepClassifier.risk_bound``.
+
+    Parameters
     ----------
-    risk : √(2 · total), the limit on the risk R(f), in units of the loss.
-    total : max(0, objective + constant) + complexity + deviation, the limit on ½R² (the first sum estimates
-        something that cannot be negative).
-    objective : Ĵ_UB without its unknown constant, at the fitted f and g.
-    constant : the plug-in for m²·mean_source w² (an estimate).
-    complexity : 8MG(M+G)(L·R_f + R_g) + 4M²·R_g,target.
-    deviation : 5M²G²·√(log(1/δ)/2)·(1/√n_source + 1/√n_target).
-    loss_bound, largest_loss, largest_ratio, lipschitz : m, M, G and L.
-    predictor_norm, ratio_norm : ‖α‖ and ‖β‖, the radii of the two balls.
-    predictor_complexity, ratio_complexity, ratio_complexity_target : Rademacher complexities, ‖α‖·√(mean‖φ‖²/n).
-    delta : δ.
+    risk : float
+        √(2 · total), the bound on the risk R(f), in units of the loss.
+    total : float
+        max(0, objective + constant) + complexity + deviation, the bound on ½R². (The first sum estimates a quantity
+        that cannot be negative.)
+    objective : float
+        Ĵ_UB at the fitted f and g, without its unknown constant.
+    constant : float
+        The estimate of m²·mean_source w².
+    complexity : float
+        8MG(M+G)(L·R_f + R_g) + 4M²·R_g,target.
+    deviation : float
+        5M²G²·√(log(1/δ)/2)·(1/√n_source + 1/√n_target).
+    loss_bound : float
+        m, the largest value of the loss in the definition of the risk.
+    largest_loss : float
+        M, the largest value of the surrogate loss.
+    largest_ratio : float
+        G, the largest value of the density ratio.
+    lipschitz : float
+        L, the Lipschitz constant of the surrogate loss.
+    predictor_norm : float
+        ‖α‖, the radius of the ball of predictors.
+    ratio_norm : float
+        ‖β‖, the radius of the ball of density ratios.
+    predictor_complexity : float
+        R_f, the Rademacher complexity ‖α‖·√(mean ‖φ‖²/n) of the predictors on the source.
+    ratio_complexity : float
+        R_g, the Rademacher complexity ‖β‖·√(mean ‖ψ‖²/n) of the density ratios on the source.
+    ratio_complexity_target : float
+        R_g,target, the Rademacher complexity of the density ratios on the target.
+    delta : float
+        δ.
+
+    Examples
+    --------
+    >>> from steelyard import OneStepRegressor, Target
+    >>> from steelyard.datasets import sinc_toy
+    >>> X, y, X_target, _ = sinc_toy(random_state=0)
+    >>> bound = OneStepRegressor(random_state=0).fit(X, y, target=Target(X_target)).risk_bound(delta=0.05)
+    >>> bound.vacuous
+    True
     """
 
     risk: float
@@ -57,13 +91,19 @@ class RiskBound:
 
     @property
     def vacuous(self) -> bool:
-        """Whether the limit exceeds what the loss can reach anyway."""
+        """Whether the bound is at least the largest value of the loss, and so carries no information.
+
+        Returns
+        -------
+        bool
+            True if ``risk`` is at least ``loss_bound``.
+        """
         return self.risk >= self.loss_bound
 
 
 @dataclass(frozen=True)
 class FittedNumbers:
-    """What a fit leaves behind for the bound: norms, means and counts."""
+    """The numbers of a fit that enter the bound: norms, means and counts."""
 
     weighted_risk: float  # mean_source g·ℓ_UB
     ratio_error: float  # mean_source g² − 2·mean_target g
@@ -78,40 +118,39 @@ class FittedNumbers:
     n_source: int
     n_target: int
 
-
-def risk_bound(fitted: FittedNumbers, loss: Loss, delta: float) -> RiskBound:
-    """Theorem 3 at m = 1, which bounds the zero-one loss and Tukey's (whatever m the fit used)."""
-    m = 1.0
-    reach = np.sqrt(fitted.n_centers)  # no basis function exceeds one
-    label = fitted.largest_label
-    largest_loss = max(m, loss.largest(fitted.predictor_norm * reach, label))
-    lipschitz = loss.lipschitz(fitted.predictor_norm * reach, label)
-    largest_ratio = max(1.0, fitted.ratio_norm * reach)
-    predictor = fitted.predictor_norm * np.sqrt(fitted.predictor_square / fitted.n_source)
-    ratio = fitted.ratio_norm * np.sqrt(fitted.ratio_square / fitted.n_source)
-    ratio_target = fitted.ratio_norm * np.sqrt(fitted.ratio_square_target / fitted.n_target)
-    objective = fitted.weighted_risk**2 + m**2 * fitted.ratio_error
-    constant = m**2 * fitted.target_mean
-    product = largest_loss * largest_ratio
-    complexity = 8 * product * (largest_loss + largest_ratio) * (lipschitz * predictor + ratio)
-    complexity += 4 * largest_loss**2 * ratio_target
-    chance = np.sqrt(np.log(1 / delta) / 2) * (fitted.n_source**-0.5 + fitted.n_target**-0.5)
-    total = max(0.0, objective + constant) + complexity + 5 * product**2 * chance
-    return RiskBound(
-        risk=float(np.sqrt(2 * total)),
-        total=float(total),
-        objective=float(objective),
-        constant=float(constant),
-        complexity=float(complexity),
-        deviation=float(5 * product**2 * chance),
-        loss_bound=m,
-        largest_loss=float(largest_loss),
-        largest_ratio=float(largest_ratio),
-        lipschitz=float(lipschitz),
-        predictor_norm=fitted.predictor_norm,
-        ratio_norm=fitted.ratio_norm,
-        predictor_complexity=float(predictor),
-        ratio_complexity=float(ratio),
-        ratio_complexity_target=float(ratio_target),
-        delta=delta,
-    )
+    def bound(self, loss: Loss, delta: float) -> RiskBound:
+        """Theorem 3 at m = 1, which bounds the zero-one loss and Tukey's loss, whatever m the fit used."""
+        m = 1.0
+        reach = np.sqrt(self.n_centers)  # no basis function exceeds one
+        label = self.largest_label
+        largest_loss = max(m, loss.largest(self.predictor_norm * reach, label))
+        lipschitz = loss.lipschitz(self.predictor_norm * reach, label)
+        largest_ratio = max(1.0, self.ratio_norm * reach)
+        predictor = self.predictor_norm * np.sqrt(self.predictor_square / self.n_source)
+        ratio = self.ratio_norm * np.sqrt(self.ratio_square / self.n_source)
+        ratio_target = self.ratio_norm * np.sqrt(self.ratio_square_target / self.n_target)
+        objective = self.weighted_risk**2 + m**2 * self.ratio_error
+        constant = m**2 * self.target_mean
+        product = largest_loss * largest_ratio
+        complexity = 8 * product * (largest_loss + largest_ratio) * (lipschitz * predictor + ratio)
+        complexity += 4 * largest_loss**2 * ratio_target
+        chance = np.sqrt(np.log(1 / delta) / 2) * (self.n_source**-0.5 + self.n_target**-0.5)
+        total = max(0.0, objective + constant) + complexity + 5 * product**2 * chance
+        return RiskBound(
+            risk=float(np.sqrt(2 * total)),
+            total=float(total),
+            objective=float(objective),
+            constant=float(constant),
+            complexity=float(complexity),
+            deviation=float(5 * product**2 * chance),
+            loss_bound=m,
+            largest_loss=float(largest_loss),
+            largest_ratio=float(largest_ratio),
+            lipschitz=float(lipschitz),
+            predictor_norm=self.predictor_norm,
+            ratio_norm=self.ratio_norm,
+            predictor_complexity=float(predictor),
+            ratio_complexity=float(ratio),
+            ratio_complexity_target=float(ratio_target),
+            delta=delta,
+        )

@@ -1,14 +1,12 @@
-"""What every ratio estimator shares: checking, scaling, normalizing and the laws of `weights_`."""
+"""What every ratio estimator shares: validating, scaling, normalizing, and the guarantees of `weights_`."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -30,61 +28,56 @@ from steelyard._validation import (
     warn_without_target,
 )
 from steelyard.balance import Balance, column_balance
-from steelyard.errors import (
-    InputError,
-    NoOverlapError,
-    NoShiftWarning,
-    RawMeanWarning,
-    SmallEffectiveSampleWarning,
-    UnseenCellsWarning,
-)
+from steelyard.errors import NoOverlapError, NoShiftWarning, RawMeanWarning, UnseenCellsWarning
 from steelyard.ratio._centers import covering_rows
+from steelyard.ratio._overlap import NO_OVERLAP, median_distance, require_overlap, unseen_cells
+from steelyard.ratio._scaling import pooled_scale
 from steelyard.report.notebook import ShowsWeights
-from steelyard.weights import counted, effective_sample_size, normalize
+from steelyard.weights import effective_sample_size, multiply_counts, normalize, warn_of_small_sample
 
-# Nine widths of ratio √2 around the median distance: one exponential serves them all (see `kernels`).
+# Nine kernel widths, each √2 times the next, around the median distance: one exponential serves all (see `kernels`).
 WIDTH_FACTORS = 2.0 ** (np.arange(2, -7, -1) / 2)
 REGS = 10.0 ** (np.arange(2, -7, -1) / 2)
-# Kernel values below this count as zero. A center that no source row reaches would get a boundless coefficient:
-# nothing on the source side holds it down.
-FAR_CENTER = 1e-12
-# Target rows in cells that the source lacks are named beyond this share, and beyond so many times what chance gives.
-UNSEEN_SHARE, UNSEEN_TIMES = 0.01, 2.0
 
 
 class RatioEstimator(ShowsWeights, BaseEstimator):
-    """Estimates w(x) = p_target(x) / p_source(x) on the source rows.
+    """Estimates the density ratio w(x) = p_target(x) / p_source(x) on the source rows.
 
-    A subclass writes ``_fit(source, target, rng)``, which returns the raw ratio on the distinct source rows and may
-    set fitted attributes.
+    A subclass implements ``_fit(source, target, rng)``, which returns the ratio before normalization on the distinct
+    source rows and may set fitted attributes.
 
-    The weights are never negative, never NaN, and have mean one (counted by ``sample_weight`` where given, in which
-    a row of weight 3 is three equal rows). Without a target every weight is one and a `NoTargetWarning` says so.
-    Input is never changed.
+    The weights are never negative, never NaN, and have mean one (under ``sample_weight`` where given, in which a row
+    of weight 3 is three equal rows). Without a target every weight is one, with a `NoTargetWarning`. Input is never
+    modified.
     """
 
-    # Metadata routing: `target` is asked for by default.
-    __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name scikit-learn looks for)
+    # Metadata routing: `target` is requested by default.
+    __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name that scikit-learn looks for)
 
     standardize: bool
     random_state: Any
 
     def fit(self, X: Any, y: Any = None, *, target: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Weigh the source rows `X` so that they look like the rows of `target`.
+        """Estimate one importance weight per source row.
 
         Parameters
         ----------
         X : table of shape (n_source, n_columns)
             Source rows.
         y : ignored
-            There for the convention.
+            Present by scikit-learn's convention.
         target : Target or table of shape (n_target, n_columns), default=None
-            The other domain. Data frames are matched by column name.
+            Target rows. Data frames are matched by column name.
         sample_weight : array of shape (n_source,), default=None
             How often each source row counts. Weights that are all whole numbers are counts: weighting a row by three
-            and repeating it three times are the same fit, what is chosen by cross-validation included. Other weights
-            say only how much a row counts beside the others: their scale changes nothing, they are taken to sum to
-            the number of rows with positive weight. A row of weight 0 is left out, and its weight is 0.
+            and repeating it three times give the same fit, including everything chosen by cross-validation. Other
+            weights are relative: they are rescaled to sum to the number of rows with positive weight, so their scale
+            does not matter. A row of weight 0 is left out of the fit, and its importance weight is 0.
+
+        Returns
+        -------
+        self : estimator
+            The fitted estimator; the importance weights are in ``weights_``.
         """
         forget_fit(self)
         rows = check_source(self, X)
@@ -102,8 +95,7 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         sample = empirical(target_rows.astype(dtype, copy=False), None, rng)
         if not self._set_scale(source, sample):
             warnings.warn(
-                "Every source and target row is the same, so there is nothing to tell them apart by: "
-                "every weight is 1.",
+                "All source and target rows are equal, so no shift can be estimated: every weight is 1.",
                 NoShiftWarning,
                 stacklevel=2,
             )
@@ -116,12 +108,12 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         return self
 
     def _set_scale(self, source: Empirical, target: Empirical) -> bool:
-        """Center and scale of the columns; whether any column varies."""
+        """Set center and scale of the columns; whether any column varies."""
         self.center_, self.scale_, varies = pooled_scale(source, target, self.standardize)
         return varies
 
     def _fit_samples(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
-        """Fit on merged rows, whose scale is set; the raw ratio on the distinct source rows."""
+        """Fit on merged rows, after `_set_scale`; the ratio before normalization on the distinct source rows."""
         scaled = self._scaled(source), self._scaled(target)
         self.median_distance_ = median_distance(*scaled)
         raw = self._fit(*scaled, rng).astype(np.float64)
@@ -138,14 +130,14 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         return column_balance(rows, target_rows, self.weights_, counts, None if names is None else list(names), n_rows)
 
     def _raw_mean(self, raw: FloatArray, source: Empirical, target: Empirical) -> float:
-        """The mean that theory puts at one: over the source for the plain ratio."""
+        """The mean that is one in theory: over the source for the plain density ratio."""
         return float(source.mass @ raw)
 
     def _check_parameters(self) -> None:
-        """Refuse constructor parameters out of range; the subclass says which."""
+        """Raise an error for constructor parameters out of range; subclasses implement it."""
 
     def _is_one(self) -> bool:
-        """Whether the ratio asked for is one everywhere, whatever the rows."""
+        """Whether the ratio to be estimated is one everywhere, whatever the rows."""
         return False
 
     def _constant(self, rows: FloatArray, target_rows: FloatArray, counts: FloatArray | None) -> Self:
@@ -158,28 +150,19 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         self.constant_ = True
         self.weights_: FloatArray = np.ones(n_rows) if counts is None else np.where(counts > 0, 1.0, 0.0)
         self.raw_mean_ = self.source_mean_ = 1.0
-        self.effective_sample_size_ = effective_sample_size(counted(self.weights_, counts))
+        self.effective_sample_size_ = effective_sample_size(multiply_counts(self.weights_, counts))
 
     def _keep(self, raw: FloatArray, source: Empirical, counts: FloatArray | None) -> None:
         if not np.isfinite(raw).all() or not (raw > 0).any():
-            raise NoOverlapError(NO_OVERLAP.format("every raw weight is 0 or not finite"))
+            raise NoOverlapError(NO_OVERLAP.format("every estimated weight is 0 or not finite"))
         self.source_mean_ = float(source.mass @ raw)
         self.weights_ = normalize(source.spread(raw), counts)
-        self.effective_sample_size_ = effective_sample_size(counted(self.weights_, counts))
+        self.effective_sample_size_ = effective_sample_size(multiply_counts(self.weights_, counts))
         self._warn()
 
     def _warn(self) -> None:
-        n_rows, size = len(self.weights_), self.effective_sample_size_
-        if size < min(
-            max(5, 0.01 * n_rows), n_rows / 2
-        ):  # a handful of equal weights is few rows, not few effective ones
-            warnings.warn(
-                f"{type(self).__name__}: the weights are worth {size:.1f} equally weighted rows out of {n_rows}. "
-                "Source and target hardly overlap; a fit on so few rows is unstable. Flatten the weights "
-                "(flattening < 1), use RULSIF, or drop columns that differ by construction.",
-                SmallEffectiveSampleWarning,
-                stacklevel=4,
-            )
+        advice = "Flatten the weights (flattening < 1), use RULSIF, or drop columns that differ by construction."
+        warn_of_small_sample(type(self).__name__, self.effective_sample_size_, len(self.weights_), advice, 4)
         self._warn_of_raw_mean()
 
     def _warn_of_unseen_cells(self, source: Empirical, target: Empirical) -> None:
@@ -190,8 +173,8 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         named = ", ".join(f"{name} = {value:g}" for name, value in zip(names, target.rows[cell], strict=True))
         warnings.warn(
             f"{type(self).__name__}: {share:.0%} of the target rows have a combination of values that no source row "
-            f"has; the most common is ({named}). No weight can stand for such rows: what is learned from the weighted "
-            "source says nothing about them. Collect source rows like them, merge levels, or leave such rows out.",
+            f"has; the most common is ({named}). Weighting cannot represent them, so predictions for them are "
+            "extrapolation. Collect source rows with these values, merge levels, or leave these target rows out.",
             UnseenCellsWarning,
             stacklevel=3,
         )
@@ -199,7 +182,7 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
     def _warn_of_raw_mean(self) -> None:
         if not 0.5 <= self.raw_mean_ <= 2:
             warnings.warn(
-                f"{type(self).__name__}: the fitted ratio has mean {self.raw_mean_:.3g} where theory demands 1. "
+                f"{type(self).__name__}: the fitted density ratio has mean {self.raw_mean_:.3g}, where it should be 1. "
                 "The weights are normalized, but the ratio fits badly: widen the grids of width and reg, or check "
                 "that source and target overlap.",
                 RawMeanWarning,
@@ -214,18 +197,28 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
 
 
 class InductiveRatio(RatioEstimator):
-    """A ratio estimator that is a function, and so can be evaluated and scored on new rows.
+    """A ratio estimator that is a function of x, and can be evaluated and scored on new rows.
 
-    A subclass also writes ``_ratio(rows)``, the raw ratio at scaled rows.
+    A subclass also implements ``_ratio(rows)``, the ratio before normalization at scaled rows.
     """
 
-    eta_: float = 0.0  # of the relative ratio that is estimated; 0 for the plain one
+    eta_: float = 0.0  # η of the relative density ratio that is estimated; 0 for the plain one
 
     def predict(self, X: Any) -> FloatArray:
-        """The ratio at rows `X`, as fitted: not normalized, never negative.
+        """The estimated density ratio at new rows, before normalization.
 
-        ``weights_`` is this at the source rows divided by ``source_mean_`` (`ClassifierRatio` apart, whose weights
-        are cross-fitted).
+        ``weights_`` is this ratio at the source rows divided by ``source_mean_`` (except where the weights are
+        cross-fitted, as those of `ClassifierRatio`).
+
+        Parameters
+        ----------
+        X : table of shape (n_rows, n_columns)
+            Rows with the columns of the source.
+
+        Returns
+        -------
+        array of shape (n_rows,)
+            The ratio at each row, never negative.
         """
         check_is_fitted(self, "raw_mean_")
         rows = check_new_rows(self, X)
@@ -235,15 +228,28 @@ class InductiveRatio(RatioEstimator):
             return np.asarray(self._ratio(self._scale_rows(rows)), dtype=np.float64)
 
     def score(self, X: Any, y: Any = None, *, target: Any = None) -> float:
-        """−J', the negative squared error of the ratio up to a constant: greater is better.
+        """−J', the negative squared error of the ratio up to a constant; greater is better.
 
-        J' = ½(1−η)·mean_source g² + ½η·mean_target g² − mean_target g, on rows that may be new. Without a target
-        `X` stands for both domains.
+        J' = ½(1−η)·mean_source g² + ½η·mean_target g² − mean_target g for the estimated ratio g.
+
+        Parameters
+        ----------
+        X : table of shape (n_source, n_columns)
+            Source rows, for example held-out ones.
+        y : ignored
+            Present by scikit-learn's convention.
+        target : Target or table of shape (n_target, n_columns), default=None
+            Target rows. Without them `X` is used for both domains, with a `NoTargetWarning`.
+
+        Returns
+        -------
+        float
+            The score −J'.
         """
         check_is_fitted(self, "raw_mean_")
         on_source = self.predict(X)
         if target is None:
-            warn_without_target(f"{type(self).__name__}.score", "the source rows stand for both domains", 2)
+            warn_without_target(f"{type(self).__name__}.score", "the source rows are used for both domains", 2)
             on_target = on_source
         else:
             on_target = self.predict(match_columns(target, X))
@@ -267,7 +273,7 @@ class GaussianRatio(InductiveRatio):
             check_grid("width", self.width)
 
     def _basis(self, target: Empirical) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Centers (scaled), the distinct target row that each of them is (-1: a given one), and falling widths."""
+        """Scaled centers, the distinct target row that each of them is (-1: a given center), and decreasing widths."""
         if self.centers is None:
             cells = covering_rows(target, self.n_centers, self.median_distance_)
             self.centers_ = target.rows[cells].copy()
@@ -280,109 +286,21 @@ class GaussianRatio(InductiveRatio):
         return self.centers_, cells, widths
 
     def _ratio(self, rows: FloatArray) -> FloatArray:
-        return self._reach_and_ratio(rows)[1]
+        return self._ratio_and_kernel_mean(rows)[0]
 
     def _ratio_on_source(self, source: Empirical) -> FloatArray:
-        """The ratio on the source rows; an error where the kernels of the centers reach none of them."""
-        reach, ratio = self._reach_and_ratio(source.rows)
-        require_reach(reach)
+        """The ratio on the source rows; an error where every kernel value between them and the centers is zero."""
+        ratio, largest_mean = self._ratio_and_kernel_mean(source.rows)
+        require_overlap(largest_mean)
         return ratio
 
-    def _reach_and_ratio(self, rows: FloatArray) -> tuple[float, FloatArray]:
-        """The largest mean kernel value of a row, and the ratio at every row."""
-        values, reach = np.empty(len(rows)), 0.0
+    def _ratio_and_kernel_mean(self, rows: FloatArray) -> tuple[FloatArray, float]:
+        """The ratio at every row, and the largest mean kernel value (over the centers) of a row."""
+        values, largest_mean = np.empty(len(rows)), 0.0
         # The mean over the centers is one more column of coefficients.
         coef = np.column_stack([self.coef_, np.full(len(self.coef_), 1 / len(self.coef_))]).astype(rows.dtype)
         for block in blocks(len(rows)):
             both = gaussian(rows[block], self.centers_, self.width_) @ coef
             values[block] = both[:, 0]
-            reach = max(reach, float(both[:, 1].max()))
-        return reach, values
-
-
-def fold_of_centers(cells: IntArray, fold_of_cells: IntArray) -> IntArray:
-    """The fold with which each center is held out; -1 for centers that always stay.
-
-    A held-out row must not serve as a center in its own fold: a basis function is at its largest on its own center,
-    so the score would praise narrow widths. A center stays where an equal row is in another fold.
-    """
-    return np.where(cells >= 0, fold_of_cells[cells], -1)
-
-
-def unseen_cells(source: Empirical, target: Empirical) -> tuple[float, int]:
-    """Share of the target rows whose combination of values the source lacks, and the most common one's place.
-
-    Zero unless both tables are discrete, and the share is more than sampling explains: by Good and Turing, the cells
-    that a sample happens to lack have about as much mass as those of which it has a single row.
-    """
-    if source.units.max() == 1 or target.units.max() == 1:
-        return 0.0, 0
-    known = {row.tobytes() for row in source.rows + 0.0}  # adding zero turns −0 into 0
-    unseen = np.array([row.tobytes() not in known for row in target.rows + 0.0])
-    share = float(target.mass[unseen].sum())
-    single = float(np.sum(source.counts == 1)) / source.n_rows
-    if share <= max(UNSEEN_SHARE, UNSEEN_TIMES * single):
-        return 0.0, 0
-    return share, int(np.argmax(np.where(unseen, target.mass, 0)))
-
-
-def require_reach(reach: float) -> None:
-    """An error where the largest mean kernel value of a source row is practically zero."""
-    if reach <= FAR_CENTER:
-        raise NoOverlapError(NO_OVERLAP.format(f"the largest mean kernel value of a source row is {reach:.1e}"))
-
-
-NO_OVERLAP = (
-    "Source and target share no region ({}). No weighting of the source rows can look like the target: drop columns "
-    "that differ by construction (identifiers, dates), or collect source rows nearer to the target."
-)
-
-
-def median_distance(source: Empirical, target: Empirical, at_most: int = 150) -> float:
-    """Median distance between rows of both domains, from a sample of each: the customary width of a kernel.
-
-    Raises `NoOverlapError` where the gap between the domains is ten times as wide as either of them: a kernel wide
-    enough to bridge it sees two points, and its weights would say nothing.
-    """
-    some, others = source.rows[:at_most], target.rows[:at_most]  # random ones: the rows are shuffled
-    across = cdist(some, others)
-    within = pdist(some), pdist(others)
-    spread = max(float(np.median(part)) if len(part) else 0.0 for part in within)
-    if across.min() > 10 * spread > 0:
-        raise NoOverlapError(
-            NO_OVERLAP.format(
-                f"the nearest rows are {across.min():.3g} standardized units apart, rows within a domain {spread:.3g}"
-            )
-        )
-    return float(np.median(np.concatenate([across.ravel(), *within])))
-
-
-def pooled_scale(source: Empirical, target: Empirical, standardize: bool) -> tuple[FloatArray, FloatArray, bool]:
-    """Center and scale of the even mixture of both domains, and whether any column varies at all.
-
-    Even, so that the scale does not depend on which table happens to be longer. A constant column keeps its unit:
-    it adds nothing to any distance.
-    """
-    samples = [(sample.mass, sample.rows.astype(np.float64)) for sample in (source, target)]
-    with np.errstate(over="ignore", invalid="ignore"):
-        means = [mass @ rows for mass, rows in samples]
-        variances = [mass @ np.square(rows - mean) for (mass, rows), mean in zip(samples, means, strict=True)]
-    return mixture_scale(means, variances, standardize)
-
-
-def mixture_scale(
-    means: Sequence[FloatArray], variances: Sequence[FloatArray], standardize: bool
-) -> tuple[FloatArray, FloatArray, bool]:
-    """Center and scale of the even mixture of two domains with these means and variances of the columns."""
-    center = (means[0] + means[1]) / 2
-    with np.errstate(over="ignore", invalid="ignore"):
-        variance = (variances[0] + variances[1]) / 2 + np.square(means[0] - means[1]) / 4
-    if not np.isfinite(variance).all():
-        column = int(np.flatnonzero(~np.isfinite(variance))[0])
-        raise InputError(
-            f"Column {column} has values whose squares are out of range. Rescale it, or drop rows with such values."
-        )
-    tiny = np.spacing(np.abs(center)) ** 2 * 16
-    varies = variance > tiny
-    scale = np.where(varies, np.sqrt(variance), 1.0) if standardize else np.ones_like(center)
-    return center, scale, bool(varies.any())
+            largest_mean = max(largest_mean, float(both[:, 1].max()))
+        return values, largest_mean

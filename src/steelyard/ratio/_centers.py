@@ -1,4 +1,4 @@
-"""Which target rows serve as centers of the basis functions."""
+"""Which target rows are the centers of the basis functions, and when centers are held out."""
 
 from __future__ import annotations
 
@@ -7,46 +7,45 @@ import numpy as np
 from steelyard._numerics.empirical import Empirical
 from steelyard._typing import FloatArray, IntArray
 
-# Centers are chosen among so many rows: beyond, a random sample covers the table as well as all of it.
+# Centers are chosen among at most this many rows: a random sample of them covers the table as well as all rows.
 MOST_ROWS = 3000
-# Width of the kernel by which rows cover one another, in units of the median distance: near the narrowest of the grid
-# from which the estimators choose theirs, so that hardly any width can tell a row from the centers that stand for it.
+# Width of the kernel that measures how well rows are covered, in units of the median distance. It is close to the
+# smallest width of the estimators' grid, so that with hardly any width a row differs from the centers that cover it.
 COVER_WIDTH = 2.0**-2.5
-# A row of which the centers leave no more than this unexplained is covered.
+# A row is covered where the centers leave at most this share of its kernel value unexplained.
 COVERED = 1e-4
 
 
 def covering_rows(target: Empirical, n_centers: int, median_distance: float) -> IntArray:
-    """Places of the distinct target rows that serve as centers: rows that cover the table.
+    """Positions of the distinct target rows that become centers: rows that cover the table.
 
-    Greedy pivoted Cholesky of the kernel matrix: the next center is the row of which the centers so far explain the
-    least. (Not weighted by mass: centers at the cells that the sample happens to have most of would fit its chance.)
-    A blind draw puts many centers into the dense middle and by chance few elsewhere, so that the fit changes with the
-    seed; covering takes most of that away. Where all rows
-    are covered before the centers are used up (in one column, mostly), the others are drawn at random. With as few
-    distinct rows as centers, every one is a center.
+    Greedy pivoted Cholesky of the kernel matrix: the next center is the row that the previous centers explain least.
+    (Rows are not weighted by mass: centers at the most frequent cells of the sample would fit its noise.) Uniformly
+    random centers would be many in dense regions and few elsewhere, so that the fit would depend on the seed; covering
+    removes most of that. Where all rows are covered before `n_centers` are chosen (mostly in tables of one column),
+    the remaining centers are random. With at most `n_centers` distinct rows, every row is a center.
     """
     if len(target) <= n_centers:
         return np.arange(len(target))
     rows = target.rows[:MOST_ROWS]
     if n_centers >= len(rows):
         return np.arange(n_centers)
-    pivots = _pivots(rows, n_centers, COVER_WIDTH * median_distance)
+    pivots = _choose_pivots(rows, n_centers, COVER_WIDTH * median_distance)
     free = np.ones(len(rows), dtype=bool)
     free[pivots] = False
-    others = np.flatnonzero(free)  # in random order: the distinct rows are shuffled
-    return np.concatenate([pivots, others[: n_centers - len(pivots)]])
+    remaining = np.flatnonzero(free)  # in random order: the distinct rows are shuffled
+    return np.concatenate([pivots, remaining[: n_centers - len(pivots)]])
 
 
-def _pivots(rows: FloatArray, at_most: int, width: float) -> IntArray:
-    """O(n b²) for b pivots of n rows, in b steps."""
-    # Single precision is enough to tell what is covered, once the rows are centered.
+def _choose_pivots(rows: FloatArray, at_most: int, width: float) -> IntArray:
+    """Pivots of the Gaussian kernel matrix, in O(n b²) for b pivots of n rows."""
+    # Single precision is enough to decide what is covered, once the rows are centered.
     rows = ((rows - rows.mean(axis=0, dtype=np.float64)) / width).astype(np.float32)
     half_squares = np.einsum("ij,ij->i", rows, rows) / 2
     factor = np.empty((at_most, len(rows)), dtype=rows.dtype)
     residual = np.ones_like(half_squares)
     pivots = np.empty(at_most, dtype=np.intp)
-    # The first one is the most central row, so that nothing depends on the order of the rows.
+    # The first pivot is the most central row, so that nothing depends on the order of the rows.
     pivot = int(np.argmin(half_squares))
     for step in range(at_most):
         pivots[step] = pivot
@@ -58,8 +57,17 @@ def _pivots(rows: FloatArray, at_most: int, width: float) -> IntArray:
         column /= np.sqrt(residual[pivot])
         factor[step] = column
         residual -= np.square(column)
-        residual[pivot] = -np.inf  # never again
+        residual[pivot] = -np.inf  # never chosen again
         pivot = int(np.argmax(residual))
         if residual[pivot] <= COVERED:
             return pivots[: step + 1]
     return pivots
+
+
+def fold_of_centers(cells: IntArray, fold_of_cells: IntArray) -> IntArray:
+    """The fold with which each center is held out; -1 for centers that are never held out.
+
+    A held-out row must not be a center while its fold is scored: a basis function is largest at its own center, so
+    the score would favor narrow widths. A center stays where an equal row is in another fold.
+    """
+    return np.where(cells >= 0, fold_of_cells[cells], -1)

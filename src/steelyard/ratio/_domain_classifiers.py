@@ -12,9 +12,9 @@ from steelyard._splits.merged_rows import FoldParts
 from steelyard._typing import FloatArray
 from steelyard.ratio.classifier import LARGEST_LOGIT, calibration_line, training_rows
 
-# Boosted trees learn from at most so many rows of a domain.
+# Boosted trees are fitted to at most this many rows of each domain.
 MOST_BOOSTED = 5000
-# Log-odds are not followed beyond a share of TAIL / √n of the n source rows.
+# Log-odds are truncated above those of the largest TAIL / √n share of the n source rows.
 TAIL = 0.5
 
 
@@ -22,7 +22,7 @@ class LinearOdds:
     """Logistic regression on standardized columns."""
 
     def fit(self, domains: Sequence[tuple[FloatArray, FloatArray]]) -> LinearOdds:
-        """Learn from source and target, each as rows and their weights."""
+        """Fit to source and target, each given as rows and their weights."""
         from sklearn.linear_model import LogisticRegression
         from sklearn.preprocessing import StandardScaler
 
@@ -38,18 +38,18 @@ class LinearOdds:
 
 
 class BoostedOdds:
-    """Boosted trees that have the linear log-odds as one more column.
+    """Boosted trees with the linear log-odds as one more column.
 
-    A shift along many columns at once takes trees a great many splits and leaves them with jumps; with the sum at
-    hand they need only add what is not linear.
+    A linear shift in many columns takes trees a great many splits and leaves them with jumps; given the linear
+    log-odds, they only have to add what is not linear.
     """
 
     def fit(self, domains: Sequence[tuple[FloatArray, FloatArray]], linear: LinearOdds) -> BoostedOdds:
-        """Learn from an even sample of source and target, each as rows and their weights."""
+        """Fit to a sample of source and target, each given as rows and their weights."""
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         self.linear_ = linear
-        rows, _, domain = _stacked([_even_sample(*part, MOST_BOOSTED) for part in domains])
+        rows, _, domain = _stacked([_systematic_sample(*part, MOST_BOOSTED) for part in domains])
         model = HistGradientBoostingClassifier(
             max_iter=100,
             max_leaf_nodes=8,
@@ -69,11 +69,11 @@ class BoostedOdds:
         return np.column_stack([rows, self.linear_.log_odds(rows)])
 
 
-def _even_sample(rows: FloatArray, weights: FloatArray, at_most: int) -> tuple[FloatArray, FloatArray]:
-    """At most so many rows, each as often as its weight says, and weights of one.
+def _systematic_sample(rows: FloatArray, weights: FloatArray, at_most: int) -> tuple[FloatArray, FloatArray]:
+    """A systematic sample of at most `at_most` rows, each in proportion to its weight, and weights of one.
 
-    (Trees could take weights, but to divide a weighted column into bins takes scikit-learn ten times as long as all
-    the rest.)
+    (Trees could take weights, but scikit-learn bins a weighted column ten times more slowly than it does all the
+    rest.)
     """
     n_kept = min(len(rows), at_most)
     if n_kept == len(rows) and np.all(weights == 1):
@@ -84,7 +84,7 @@ def _even_sample(rows: FloatArray, weights: FloatArray, at_most: int) -> tuple[F
 
 
 def _stacked(domains: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Rows of both domains, their weights, each domain of equal total weight, and the domain of each row."""
+    """Rows of both domains, weights with the same total in each domain, and the domain of each row (1: target)."""
     rows = np.concatenate([rows for rows, _ in domains])
     domain = np.repeat([0, 1], [len(rows) for rows, _ in domains])
     half = len(rows) / 2
@@ -93,39 +93,35 @@ def _stacked(domains: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArr
 
 
 class BoundedCalibration:
-    """exp of a line in the log-odds, which are not followed beyond where hardly any source row is.
+    """The density ratio as exp of a linear function of the log-odds, truncated where there are few source rows.
 
-    Beyond the largest log-odds of TAIL/√n of the source rows too few rows tell whether the line goes on; a handful
-    of them would carry all the weight. As n grows, the share left out vanishes (as in truncated importance sampling).
-    ``beyond_`` is the share of the target rows there.
+    Log-odds are truncated at ``largest_``, above which lies a share of TAIL/√n of the source rows: too few to fit the
+    line there, and a handful of them would carry all the weight. The truncated share vanishes as n grows, as in
+    truncated importance sampling. ``outside_share_`` is the share of the target rows above ``largest_``.
     """
 
     def fit(self, log_odds: Sequence[FloatArray], mass: Sequence[FloatArray], n_rows: int) -> BoundedCalibration:
-        """Learn from held-out log-odds of source and target with masses that sum to one each."""
-        self.largest_ = _upper_quantile(log_odds[0], mass[0], TAIL / np.sqrt(n_rows))
-        self.beyond_ = float(mass[1][log_odds[1] > self.largest_].sum() / mass[1].sum())
+        """Fit to held-out log-odds of source and target, with masses that sum to one in each domain."""
+        # The largest log-odds with at least a share of TAIL / √n of the source mass at or above them.
+        order = np.argsort(log_odds[0])[::-1]
+        reached = np.searchsorted(np.cumsum(mass[0][order]), TAIL / np.sqrt(n_rows) * mass[0].sum())
+        self.largest_ = float(log_odds[0][order[min(int(reached), len(order) - 1)]])
+        self.outside_share_ = float(mass[1][log_odds[1] > self.largest_].sum() / mass[1].sum())
         held_out = np.minimum(np.concatenate(log_odds), self.largest_)
         domain = np.repeat([0, 1], [len(values) for values in log_odds])
         self.slope_, self.intercept_ = calibration_line(held_out, domain, np.concatenate(mass) * n_rows)
         return self
 
     def ratio(self, log_odds: FloatArray) -> FloatArray:
-        """The density ratio that log-odds stand for."""
+        """The density ratio for given log-odds."""
         logits = self.slope_ * np.minimum(log_odds, self.largest_) + self.intercept_
         return np.asarray(np.exp(np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT)))
-
-
-def _upper_quantile(values: FloatArray, mass: FloatArray, share: float) -> float:
-    """The largest value with at least this share of the mass at or above it."""
-    order = np.argsort(values)[::-1]
-    reached = np.searchsorted(np.cumsum(mass[order]), share * mass.sum())
-    return float(values[order[min(int(reached), len(order) - 1)]])
 
 
 def held_out_log_odds(
     samples: Sequence[Empirical], parts: Sequence[FoldParts], *, boosted: bool
 ) -> dict[type, tuple[FloatArray, FloatArray]]:
-    """Log-odds of each part of source and target by classifiers that have not seen it; linear, and if asked boosted."""
+    """Held-out log-odds of each part of source and target, by the linear and (if `boosted`) the boosted classifier."""
     kinds: list[type] = [LinearOdds, BoostedOdds] if boosted else [LinearOdds]
     found = {kind: tuple(np.empty(len(part.cell)) for part in parts) for kind in kinds}
     for f in range(parts[0].n_folds):
@@ -140,7 +136,7 @@ def held_out_log_odds(
 def fit_odds(
     samples: Sequence[Empirical], parts: Sequence[FoldParts], without: int | None, *, boosted: bool
 ) -> list[Any]:
-    """The linear classifier, and if asked the boosted one on top of it, with one fold left out (None: on all rows)."""
+    """The linear and (if `boosted`) the boosted classifier, fitted without one fold (None: to all rows)."""
     domains = [training_rows(sample, part, without) for sample, part in zip(samples, parts, strict=True)]
     linear = LinearOdds().fit(domains)
     return [linear, BoostedOdds().fit(domains, linear)] if boosted else [linear]

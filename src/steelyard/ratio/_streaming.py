@@ -1,4 +1,4 @@
-"""Least-squares fits from tables that come in blocks: two passes, memory that does not grow with the rows."""
+"""Least-squares fits to tables given in blocks: two passes, in memory that does not grow with the number of rows."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ N_FOLDS = 5
 
 
 class BlockTable:
-    """A table as an iterable of blocks of rows that can be gone through more than once."""
+    """A table as an iterable of blocks of rows that can be iterated more than once."""
 
     def __init__(self, blocks: Iterable[Any], name: str, estimator: BaseEstimator) -> None:
         if isinstance(blocks, Target) or hasattr(blocks, "shape"):
             raise InputTypeError(
-                f"The {name} must be an iterable of blocks of rows; got one {type(blocks).__name__}. Use fit for a "
-                "table in memory, or give a list of arrays."
+                f"The {name} must be an iterable of blocks of rows; got a single {type(blocks).__name__}. Use fit for "
+                "a table in memory, or give a list of arrays."
             )
         if iter(blocks) is blocks:
             raise InputTypeError(
-                f"The {name} blocks can be gone through only once ({type(blocks).__name__}), but two passes are "
-                "needed. Give a list of arrays, or an object whose __iter__ starts anew (a class that reads files)."
+                f"The {name} blocks can be iterated only once ({type(blocks).__name__}), but two passes are needed. "
+                "Give a list of arrays, or an object whose __iter__ starts again at the first block."
             )
         self.blocks, self.name, self.estimator = blocks, name, estimator
 
@@ -40,31 +40,39 @@ class BlockTable:
 
 
 class TableSummary:
-    """Count, mean and variance of the columns, and a sample of rows drawn evenly from the whole table."""
+    """Count, mean and variance of the columns, and a uniformly random sample of the rows with their folds."""
 
     def __init__(self, table: BlockTable, n_sample: int, rng: np.random.Generator) -> None:
         self.count, self.mean, self.squares = 0, np.zeros(0), np.zeros(0)
         keys, sample, fold = np.zeros(0), None, np.zeros(0, dtype=np.intp)
         for block in table:
-            running = self.count + np.arange(len(block))
+            numbers = self.count + np.arange(len(block))
             self._add(block.astype(np.float64, copy=False))
-            # Each row draws a number; the rows with the smallest ones are an even sample, whatever the blocks.
+            # Each row has a random key; the rows with the smallest keys are a uniform sample, whatever the blocks.
             drawn = np.append(keys, rng.random(len(block)))
             rows = block if sample is None else np.concatenate([sample, block])
             smallest = np.argsort(drawn, kind="stable")[:n_sample]
             keys, sample = drawn[smallest], rows[smallest]
-            fold = np.append(fold, running % N_FOLDS)[smallest]
+            fold = np.append(fold, numbers % N_FOLDS)[smallest]
         if sample is None or self.count < 2 * N_FOLDS:
             raise InputError(f"{table.name}: the blocks hold {self.count} rows, at least {2 * N_FOLDS} are needed.")
         self.sample, self.sample_fold = sample, fold
 
     @property
     def variance(self) -> FloatArray:
-        """Of each column, around its mean."""
+        """Variance of each column."""
         return self.squares / self.count
 
+    def fold_of_cells(self, distinct: Empirical) -> IntArray:
+        """The fold of each distinct row of the sample; -1 where equal rows are in several folds."""
+        low = np.full(len(distinct), N_FOLDS, dtype=np.intp)
+        high = np.full(len(distinct), -1, dtype=np.intp)
+        np.minimum.at(low, distinct.position, self.sample_fold)
+        np.maximum.at(high, distinct.position, self.sample_fold)
+        return np.where(low == high, low, -1)
+
     def _add(self, block: FloatArray) -> None:
-        """Chan's update: the sums of two parts, each around its own mean, combine without cancellation."""
+        """Chan's update: sums of squares of two parts, each around its own mean, are combined without cancellation."""
         if not self.count:
             self.mean, self.squares = np.zeros(block.shape[1]), np.zeros(block.shape[1])
         mean, total = block.mean(axis=0), self.count + len(block)
@@ -75,7 +83,7 @@ class TableSummary:
 
 
 class FoldMoments:
-    """Sums of ψ and ψψᵀ of one table per width and fold, rows dealt to the folds in turn."""
+    """Sums of ψ and ψψᵀ over one table, per width and fold; rows are assigned to folds in turn."""
 
     def __init__(
         self,
@@ -100,7 +108,7 @@ class FoldMoments:
             self.counts += np.bincount(fold, minlength=N_FOLDS)
 
     def without(self, width: int, fold: int | None) -> tuple[FloatArray, FloatArray]:
-        """Means of ψ and ψψᵀ over all rows but those of a fold (None: over all)."""
+        """Means of ψ and ψψᵀ over all rows except those of a fold (None: over all rows)."""
         kept = np.arange(N_FOLDS) != fold
         count = self.counts[kept].sum()
         return self.first[width, kept].sum(axis=0) / count, self.second[width, kept].sum(axis=0) / count
@@ -110,21 +118,12 @@ class FoldMoments:
         return self.first[width, fold] / self.counts[fold], self.second[width, fold] / self.counts[fold]
 
 
-def common_fold(sample: Empirical, fold_of_rows: IntArray) -> IntArray:
-    """The fold of each distinct row of a sample; -1 where equal rows are in several."""
-    low = np.full(len(sample), N_FOLDS, dtype=np.intp)
-    high = np.full(len(sample), -1, dtype=np.intp)
-    np.minimum.at(low, sample.position, fold_of_rows)
-    np.maximum.at(high, sample.position, fold_of_rows)
-    return np.where(low == high, low, -1)
-
-
 def fold_scores(
     source: FoldMoments, target: FoldMoments, regs: FloatArray, eta: float, of_centers: IntArray
 ) -> FloatArray:
-    """Held-out J' of the rounded ratio for every width and reg, from the folds' sums alone; smaller is better.
+    """Held-out J' of the non-negative ratio for every width and reg, from the sums of the folds; smaller is better.
 
-    Centers that were sampled from a fold (`of_centers`) are not used while it is held out.
+    Centers that are rows of a fold (`of_centers` has their folds) are not used while it is held out.
     """
     n_widths = len(source.first)
     scores = np.zeros((n_widths, len(regs)))

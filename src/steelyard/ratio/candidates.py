@@ -6,23 +6,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 EVEN, KERNEL, LINEAR, BOOSTED = "even weights", "uLSIF", "linear classifier", "boosted classifier"
-# A candidate has no share in the weights from so many standard errors behind the best on.
-FAR_BEHIND = 2.0
+# A candidate whose score is at least this many standard errors worse than the best has no share in the weights.
+MOST_STANDARD_ERRORS = 2.0
 
 
 @dataclass(frozen=True)
 class RatioCandidate:
-    """How one way to estimate the density ratio did on held-out rows.
+    """Cross-validated score and share of one candidate of `AutoRatio`.
 
-    Attributes
+    The score is J' = ½(1−η) mean_source w_η² + ½η mean_target w_η² − mean_target w_η of the candidate's cross-fitted
+    relative density ratio w_η, η = 0.1 (survey, section 4.2).
+
+    Parameters
     ----------
-    name : which one.
-    score : least-squares score J' of the cross-fitted ratio (see `AutoRatio`); smaller is better, −½ is that of even
-        weights.
-    error : standard error of the difference to the best score, over the rows and the draws of the folds.
-    effective_sample_size : of the cross-fitted weights.
-    mean_difference : mean standardized difference of the columns that the cross-fitted weights leave.
-    share : of this candidate in the weights; the shares of all candidates sum to one.
+    name : str
+        "even weights", "uLSIF", "linear classifier" or "boosted classifier".
+    score : float
+        The score J'; smaller is better, and even weights have −½.
+    error : float
+        Standard error of the difference to the best score, over the rows and the random folds.
+    effective_sample_size : float
+        Effective sample size of the cross-fitted weights.
+    mean_difference : float
+        Mean absolute standardized difference of the columns to the target under the cross-fitted weights.
+    share : float, default=0.0
+        Share of this candidate in the weights; the shares of all candidates sum to one.
+
+    Examples
+    --------
+    >>> from steelyard import AutoRatio
+    >>> from steelyard.datasets import gaussian_pair
+    >>> pair = gaussian_pair(300, 300, 2, random_state=0)
+    >>> best = AutoRatio(random_state=0).fit(pair.X, target=pair.X_target).candidates_[0]
+    >>> best.name, best.score < -0.5
+    ('uLSIF', True)
     """
 
     name: str
@@ -33,32 +50,28 @@ class RatioCandidate:
     share: float = 0.0
 
 
-def share_out(candidates: Sequence[RatioCandidate]) -> tuple[RatioCandidate, ...]:
-    """The candidates with their shares in the weights; see `AutoRatio`.
+def assign_shares(candidates: Sequence[RatioCandidate]) -> tuple[RatioCandidate, ...]:
+    """The candidates, the best score first, with their shares in the weights; see `AutoRatio` for the rule.
 
     Examples
     --------
     >>> best, even = RatioCandidate("uLSIF", -0.7, 0.0, 50, 0.1), RatioCandidate("even weights", -0.6, 0.1, 100, 0.2)
-    >>> [round(candidate.share, 6) for candidate in share_out([best, even])]
+    >>> [round(candidate.share, 6) for candidate in assign_shares([best, even])]
     [0.5, 0.5]
     """
-    nearness = {c.name: _nearness(c, candidates[0]) for c in candidates}
-    even = nearness.pop(EVEN)
-    total = sum(nearness.values()) or 1.0  # nothing else is near only where even weights are best, with all the share
-    shares = {name: (1 - even) * near / total for name, near in nearness.items()}
+    closeness: dict[str, float] = {}  # one for the best candidate, zero from MOST_STANDARD_ERRORS on
+    for c in candidates:
+        excess = c.score - candidates[0].score
+        limit = MOST_STANDARD_ERRORS * c.error
+        closeness[c.name] = 1.0 if not excess > 0 else max(0.0, 1 - excess / limit) if limit > 0 else 0.0
+    even = closeness.pop(EVEN)
+    total = sum(closeness.values()) or 1.0  # zero only where even weights are the best and have the whole share
+    shares = {name: (1 - even) * close / total for name, close in closeness.items()}
     return tuple(replace(c, share=shares.get(c.name, even)) for c in candidates)
 
 
-def _nearness(candidate: RatioCandidate, best: RatioCandidate) -> float:
-    """One for the best, falling to zero at `FAR_BEHIND` standard errors behind it."""
-    behind = candidate.score - best.score
-    if not behind > 0:
-        return 1.0
-    return max(0.0, 1 - behind / (FAR_BEHIND * candidate.error)) if candidate.error > 0 else 0.0
-
-
 def mixture_in_words(candidates: Sequence[RatioCandidate]) -> str:
-    """What the weights are made of: a name, or names with their shares.
+    """The candidates that the weights are averaged from, with their shares; the name alone where there is only one.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The ratio from the probabilities of a domain classifier."""
+"""The density ratio from the probabilities of a domain classifier."""
 
 from __future__ import annotations
 
@@ -16,38 +16,51 @@ from steelyard._weight_parameter import require_weight_parameter
 from steelyard.errors import InputTypeError
 from steelyard.ratio._base import InductiveRatio
 
-# Beyond so many columns the products of all pairs are more than the rows can bear; then the columns alone are used.
+# With more columns, squares and products of all pairs would be too many for the rows; the columns alone are used.
 MOST_COLUMNS_SQUARED = 50
-# e^±50 stands for infinity: no sample can tell such odds apart.
+# Log-odds are clipped to ±50: no sample is large enough to estimate larger ones.
 LARGEST_LOGIT = 50.0
-# Rows that stand for several are listed up to so many rows of a domain.
+# Merged rows are repeated up to this many rows of a domain.
 MOST_REPEATED = 1_000_000
 
 
 class ClassifierRatio(InductiveRatio):
-    """The ratio by telling the domains apart: w(x) = p(target | x) / p(source | x), both domains given equal prior.
+    """Density ratio w(x) = p(target | x) / p(source | x) from a domain classifier, both domains with equal prior.
 
-    Every source row is judged by a classifier that has not seen it (`n_folds` folds), and the scores are calibrated
-    by a logistic curve, so ``weights_`` do not carry the overconfidence of a classifier on its own training rows.
-    ``predict`` uses the classifier fitted on all rows, with the same calibration. A classifier that does no better
-    than chance on rows it has not seen gives a ratio of one everywhere.
-
-    (A classical alternative to the direct estimators of the survey's section 3.2.)
+    The classifier learns to tell target rows from source rows: a classical alternative to the direct estimators of the
+    survey's section 3.2. The weight of each source row comes from a classifier that was fitted without the row's fold,
+    calibrated by a logistic curve in the held-out log-odds, so ``weights_`` do not inherit the overconfidence of a
+    classifier on its training rows. ``predict`` uses the classifier fitted on all rows, with the same calibration. A
+    classifier that is no better than chance on held-out rows gives a ratio of one everywhere.
 
     Parameters
     ----------
     estimator : classifier with predict_proba or decision_function, default=None
-        None takes standardized columns, their squares and products (up to 50 columns), and logistic regression.
+        The domain classifier. None takes logistic regression on the standardized columns and (up to 50 columns) their
+        squares and products.
     n_folds : int, default=5
-        Number of folds.
+        Number of folds; with fewer rows than folds, the number of rows.
     random_state : int, Generator or None, default=None
         For the folds.
 
     Attributes
     ----------
-    weights_, raw_mean_, effective_sample_size_ : as in `RULSIF`.
-    classifier_ : the classifier fitted on all rows.
-    slope_, intercept_ : calibration of its log-odds.
+    weights_ : array of shape (n_source,)
+        One weight per source row, non-negative with mean one, cross-fitted.
+    classifier_ : classifier
+        The domain classifier fitted on all rows.
+    slope_, intercept_ : float
+        Calibration of its log-odds.
+    balance_ : Balance
+        Standardized differences of the columns to the target, before and after weighting.
+    effective_sample_size_ : float
+        Effective sample size (Σw)² / Σw² of the weights.
+    raw_mean_, source_mean_ : float
+        Mean of the ratio over the source before normalization; one in theory.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of shape (n_columns,)
+        Names of the columns, where the source was a data frame.
 
     Examples
     --------
@@ -83,28 +96,36 @@ class ClassifierRatio(InductiveRatio):
         log_odds = [np.empty(len(part.cell)) for part in parts]
         both = list(zip((source, target), parts, log_odds, strict=True))
         for f in range(n_folds):
-            classifier = self._classifier([training_rows(sample, part, f) for sample, part, _ in both])
+            classifier = self._fit_classifier([training_rows(sample, part, f) for sample, part, _ in both])
             for sample, part, found in both:
                 held = part.fold == f
                 found[held] = _log_odds(classifier, sample.rows[part.cell[held]])
-        self.classifier_ = self._classifier([training_rows(sample, part, None) for sample, part, _ in both])
-        # Each domain has mass one, so the calibrated odds are the ratio itself, whatever the lengths of the tables.
+        self.classifier_ = self._fit_classifier([training_rows(sample, part, None) for sample, part, _ in both])
+        # Each domain has mass one, so the calibrated odds are the ratio itself, whatever the sizes of the tables.
         domain = np.repeat([0, 1], [len(found) for found in log_odds])
         mass = np.concatenate([part.mass for part in parts])
         size = (source.n_rows + target.n_rows) / 2
         self.slope_, self.intercept_ = calibration_line(np.concatenate(log_odds), domain, mass * size)
-        # Equal rows of different folds are seen by different classifiers; they share the mean of their ratios.
+        # Equal rows in different folds have ratios from different classifiers; each gets their mean.
         return parts[0].mean_of_cells(self._calibrated(log_odds[0]), source)
 
     def _scale_rows(self, rows: FloatArray) -> FloatArray:
-        return rows  # the classifier sees the columns as they are
+        return rows  # the classifier is given the columns unscaled
 
-    def _classifier(self, domains: Sequence[tuple[FloatArray, FloatArray]]) -> Any:
-        """A classifier fitted to source and target rows, each with the number of rows that it stands for."""
+    def _fit_classifier(self, domains: Sequence[tuple[FloatArray, FloatArray]]) -> Any:
+        """A classifier fitted to source and target, each given as rows and their weights."""
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+
         rows = np.concatenate([rows for rows, _ in domains])
         weights = np.concatenate([weights for _, weights in domains])
         domain = np.repeat([0, 1], [len(rows) for rows, _ in domains])
-        classifier = _default(rows.shape[1]) if self.estimator is None else clone(self.estimator)
+        if self.estimator is None:
+            polynomial = PolynomialFeatures(2 if rows.shape[1] <= MOST_COLUMNS_SQUARED else 1, include_bias=False)
+            classifier = make_pipeline(StandardScaler(), polynomial, LogisticRegression(max_iter=1000))
+        else:
+            classifier = clone(self.estimator)
         keywords = {} if np.all(weights == 1) else {require_weight_parameter(classifier): weights}
         return classifier.fit(rows, domain, **keywords)
 
@@ -117,11 +138,11 @@ class ClassifierRatio(InductiveRatio):
 
 
 def training_rows(sample: Empirical, parts: FoldParts, without: int | None) -> tuple[FloatArray, FloatArray]:
-    """Rows of a domain to learn from, one fold left out (None: all), and the weight of each, one on average.
+    """Training rows of a domain, without one fold (None: all rows), and a weight for each row, one on average.
 
-    A row that stands for several is repeated, because weights are not the same to every learner: a tree with at least
-    20 rows in a leaf cannot divide ten merged rows, however much they weigh. Only where counts are so large that the
-    list would not fit are the weights left to stand for them.
+    A merged row is repeated as often as it counts, because weights are not equivalent for every learner: a tree with
+    at least 20 rows per leaf cannot split ten merged rows, whatever their weights. Weights replace repetition only
+    where the repeated rows would not fit in memory.
     """
     kept = np.ones(len(parts.cell), dtype=bool) if without is None else parts.fold != without
     cell, mass = parts.cell[kept], parts.mass[kept]
@@ -130,35 +151,22 @@ def training_rows(sample: Empirical, parts: FoldParts, without: int | None) -> t
         counts = np.ones_like(counts)
     weights = (mass / counts).repeat(counts)
     weights = weights / weights.mean()
-    # Counts of a plain table give weights of one up to rounding; then the learner is called without any.
+    # Without sample weights all weights are one up to rounding; then the learner is called without weights.
     even = np.ptp(weights) < 1e-9
     return sample.rows[cell.repeat(counts)], np.ones_like(weights) if even else weights
 
 
 def calibration_line(scores: FloatArray, domain: FloatArray, weights: FloatArray) -> tuple[float, float]:
-    """Slope and intercept of the log-odds as a line in the scores.
+    """Slope and intercept of the log-odds as a linear function of the scores.
 
-    A slope below zero means that on rows it has not seen the classifier does worse than chance: then nothing is known
-    of the ratio, and both are zero.
+    A negative slope means that the classifier is worse than chance on held-out rows. Then the ratio cannot be
+    estimated, and both are zero.
     """
-    from sklearn.linear_model import LogisticRegression  # here, for a quick import of the library
+    from sklearn.linear_model import LogisticRegression  # imported here to keep the import of the library fast
 
     curve = LogisticRegression(C=1e6, max_iter=1000).fit(scores[:, None], domain, sample_weight=weights)
     slope = float(curve.coef_[0, 0])
     return (slope, float(curve.intercept_[0])) if slope > 0 else (0.0, 0.0)
-
-
-def _default(n_columns: int) -> Any:
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import PolynomialFeatures, StandardScaler
-
-    degree = 2 if n_columns <= MOST_COLUMNS_SQUARED else 1
-    return make_pipeline(
-        StandardScaler(),
-        PolynomialFeatures(degree, include_bias=False),
-        LogisticRegression(max_iter=1000),
-    )
 
 
 def _log_odds(classifier: Any, rows: FloatArray) -> FloatArray:

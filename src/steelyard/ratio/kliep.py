@@ -1,4 +1,4 @@
-"""Kullback–Leibler importance estimation, solved to a certified optimum."""
+"""Kullback–Leibler importance estimation procedure (KLIEP), solved to a certified optimum."""
 
 from __future__ import annotations
 
@@ -15,29 +15,31 @@ from steelyard._splits.merged_rows import FoldParts, assign_folds, number_of_fol
 from steelyard._typing import BoolArray, FloatArray, IntArray
 from steelyard._validation import check_range
 from steelyard.errors import NoOverlapError
-from steelyard.ratio._base import FAR_CENTER, NO_OVERLAP, GaussianRatio, fold_of_centers
+from steelyard.ratio._base import GaussianRatio
+from steelyard.ratio._centers import fold_of_centers
+from steelyard.ratio._overlap import NEGLIGIBLE_KERNEL, NO_OVERLAP
 
 
 def mixture_proportions(
     basis: FloatArray, mass: FloatArray, tol: float, max_iter: int = 100
 ) -> tuple[FloatArray, Certificate]:
-    """max Σ_j mass_j log(basisᵀπ)_j over π ≥ 0, Σπ = 1, by a primal-dual interior point.
+    """max Σ_j mass_j log(basis π)_j over π ≥ 0, Σπ = 1, by a primal-dual interior-point method.
 
-    Homogeneity puts the multiplier of the constraint at one, so the constraint becomes a term Σπ of the objective.
-    With g = basis π the vector mass/g, scaled to be feasible, is a dual point, and the duality gap is
-    log max_l (basisᵀ(mass/g))_l: the certificate needs no solver's word.
+    By homogeneity the multiplier of the constraint is one, so the constraint becomes a term Σπ of the objective. With
+    g = basis π the vector mass/g, scaled to be feasible, is a dual point, and the duality gap is
+    log max_l (basisᵀ(mass/g))_l: the certificate does not rely on the solver.
     """
     n_centers = basis.shape[1]
     proportions: FloatArray = np.full(n_centers, 1 / n_centers)
     slack: FloatArray = np.ones(n_centers)
-    buffer = np.empty(basis.shape)  # used again in every step: fresh pages would cost as much as the product they feed
+    buffer = np.empty(basis.shape)  # reused in every step: allocating it anew would cost as much as the product
     for iteration in range(max_iter + 1):
         fit = basis @ proportions
         pull = basis.T @ (mass / fit)
         gap = float(np.log(pull.max()) + proportions.sum() - 1)
         if gap <= tol or iteration == max_iter:
             break
-        proportions, slack = _newton(basis, mass, fit, 1 - pull, proportions, slack, buffer)
+        proportions, slack = _newton_step(basis, mass, fit, 1 - pull, proportions, slack, buffer)
     proportions = proportions / proportions.sum()
     objective = float(-mass @ np.log(basis @ proportions))
     gap = float(np.log((basis.T @ (mass / (basis @ proportions))).max()))
@@ -45,7 +47,7 @@ def mixture_proportions(
     return proportions, Certificate(objective, 0.0, 0.0, relative, iteration, bool(relative <= tol))
 
 
-def _newton(
+def _newton_step(
     basis: FloatArray,
     mass: FloatArray,
     fit: FloatArray,
@@ -54,14 +56,14 @@ def _newton(
     slack: FloatArray,
     buffer: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """One step toward a tenth of the present complementarity."""
-    goal = 0.1 * float(proportions @ slack) / len(proportions)
+    """One Newton step toward a tenth of the current complementarity."""
+    complementarity = 0.1 * float(proportions @ slack) / len(proportions)
     np.multiply(basis, (np.sqrt(mass) / fit)[:, None], out=buffer)
-    hessian = dsyrk(1.0, buffer.T)  # row-major rows are column-major columns: no copy for BLAS
+    hessian = dsyrk(1.0, buffer.T)  # the transpose is column-major, so BLAS takes it without a copy
     hessian[np.diag_indices(len(proportions))] += slack / proportions
-    right = goal / proportions - gradient
+    right = complementarity / proportions - gradient
     step = cho_solve(cho_factor(hessian, overwrite_a=True, check_finite=False), right, check_finite=False)
-    slack_step = goal / proportions - slack - slack / proportions * step
+    slack_step = complementarity / proportions - slack - slack / proportions * step
     length = min(1.0, 0.99 * _longest(proportions, step))
     return proportions + length * step, slack + min(1.0, 0.99 * _longest(slack, slack_step)) * slack_step
 
@@ -72,31 +74,62 @@ def _longest(point: FloatArray, step: FloatArray) -> float:
 
 
 class KLIEP(GaussianRatio):
-    """Kullback–Leibler importance estimation: the ratio of greatest target likelihood.
+    """Density ratio g(x) = Σ β_l ψ_l(x) by max mean_target log g(x) subject to mean_source g = 1, β ≥ 0.
 
-    Maximizes mean_target log g(x) subject to mean_source g = 1, β ≥ 0, for g(x) = Σ β_l ψ_l(x) with Gaussian ψ_l
-    (survey, section 3.2). The width is chosen by mean_target log g − log mean_source g on held-out rows of both domains
-    (5 folds, whose rows do not serve as centers meanwhile).
+    Kullback–Leibler importance estimation procedure (survey, section 3.2), with Gaussian ψ_l centered at target rows.
+    The width is chosen by mean_target log g − log mean_source g on held-out rows of both domains (5 folds; held-out
+    rows are not used as centers).
 
-    The fitted ratio has mean one over the source, to rounding. ``certificate_.gap`` bounds how far the likelihood
+    The fitted ratio has mean one over the source, up to rounding. ``certificate_.gap`` bounds how far the likelihood
     is from the optimum.
 
     Parameters
     ----------
     width : positive number or list of them, default=None
-        σ in units of the standardized columns. None chooses from nine values between 1/8 and twice the median
-        distance.
-    n_centers, centers, standardize, random_state
-        As in `RULSIF`.
+        Kernel width (bandwidth) σ, in units of the standardized columns, or a grid to choose from. None chooses from
+        nine widths between 1/8 and twice the median distance.
+    n_centers : int, default=100
+        Number of centers, chosen among the target rows so that they cover the target.
+    centers : table of shape (n_centers, n_columns), default=None
+        Centers to use instead of target rows.
     tol : float, default=1e-6
         Largest duality gap of the fit.
+    standardize : bool, default=True
+        Whether columns are scaled by their standard deviation over both domains.
+    random_state : int, Generator or None, default=None
+        For the choice of the centers and the folds.
 
     Attributes
     ----------
-    weights_, raw_mean_, width_, coef_, centers_, effective_sample_size_ : as in `RULSIF`.
-    scores_ : held-out likelihood of each of ``widths_`` (−inf where some target row is out of reach of the
-        source); absent where the width was given.
-    certificate_ : `Certificate` of the fit.
+    weights_ : array of shape (n_source,)
+        One weight per source row, non-negative with mean one.
+    width_ : float
+        The kernel width that was chosen or given.
+    coef_ : array of shape (n_centers,)
+        Coefficients β of the basis functions.
+    centers_ : array of shape (n_centers, n_columns)
+        The centers, scaled as the columns were.
+    scores_ : array of shape (n_widths,)
+        Held-out likelihood of each of ``widths_``; −inf where some target row has no source row within the kernel's
+        range. Absent where a single width was given.
+    widths_ : array of shape (n_widths,)
+        The widths that were compared, in decreasing order; absent where a single width was given.
+    certificate_ : Certificate
+        Duality gap of the fit.
+    balance_ : Balance
+        Standardized differences of the columns to the target, before and after weighting.
+    effective_sample_size_ : float
+        Effective sample size (Σw)² / Σw² of the weights.
+    raw_mean_, source_mean_ : float
+        Mean of the ratio over the source before normalization; one up to rounding.
+    center_, scale_ : array of shape (n_columns,)
+        Center and scale of the columns.
+    median_distance_ : float
+        Median distance between scaled rows of both domains.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of shape (n_columns,)
+        Names of the columns, where the source was a data frame.
 
     Examples
     --------
@@ -156,28 +189,29 @@ class KLIEP(GaussianRatio):
             )
             chosen = int(np.argmax(self.scores_))
         self.width_ = float(widths[chosen])
-        near, basis = self._reachable(target, self.width_, means[chosen])
+        reached, basis = self._reachable(target, self.width_, means[chosen])
         if basis is None:
             raise NoOverlapError(NO_OVERLAP.format("some target rows are out of reach of every source row"))
         proportions, self.certificate_ = mixture_proportions(basis, target.mass, self.tol)
         self.certificate_.require("KLIEP", self.tol)
         self.coef_ = np.zeros(len(self.centers_))
-        self.coef_[near] = proportions / means[chosen, near]
+        self.coef_[reached] = proportions / means[chosen, reached]
         return self._ratio_on_source(source)
 
     def _reachable(self, target: Empirical, width: float, means: FloatArray) -> tuple[BoolArray, FloatArray | None]:
-        """Which centers the source reaches, and the target's basis over them scaled to mean one on the source.
+        """Which centers have source rows within reach, and their basis at the target rows, scaled to source mean one.
 
-        None where a target row is near no such center: its likelihood would be zero whatever the coefficients.
+        The basis is None where a target row is out of reach of all these centers: its likelihood would be zero for
+        any coefficients.
         """
-        near = means > FAR_CENTER
-        if not near.any():
-            return near, None
-        basis = np.empty((len(target), int(near.sum())))
+        reached = means > NEGLIGIBLE_KERNEL
+        if not reached.any():
+            return reached, None
+        basis = np.empty((len(target), int(reached.sum())))
         for block in blocks(len(target)):
-            basis[block] = gaussian(target.rows[block], self.centers_[near], width)
-        basis /= means[near]
-        return near, basis if _covers(basis) else None
+            basis[block] = gaussian(target.rows[block], self.centers_[reached], width)
+        basis /= means[reached]
+        return reached, basis if _covers(basis) else None
 
     def _held_out(
         self,
@@ -190,23 +224,23 @@ class KLIEP(GaussianRatio):
     ) -> float:
         """Mean over the folds of mean_target log g − log mean_source g, on held-out rows of both domains.
 
-        With g scaled by the mean over *all* source rows, a narrow g that is large where the source happens to have few
-        rows would be praised. `sums` are those of ψ over the source rows of each fold, `mass` their shares.
+        With g normalized over *all* source rows, the score would favor a narrow g that is large where the source has
+        few rows by chance. `sums` are Σ mass·ψ over the source rows of each fold, `mass` the share of each fold.
         """
-        near, basis = self._reachable(target, width, sums.sum(axis=0))
+        reached, basis = self._reachable(target, width, sums.sum(axis=0))
         if basis is None:
             return -np.inf
-        basis *= sums.sum(axis=0)[near]  # the plain basis: every fold has its own scale
+        basis *= sums.sum(axis=0)[reached]  # not scaled: every fold has its own scale
         total = 0.0
         for f in range(parts.n_folds):
-            held_mean = sums[f, near] / mass[f]
-            train_mean = (sums.sum(axis=0) - sums[f])[near] / (1 - mass[f])
-            columns = (of_centers[near] != f) & (train_mean > FAR_CENTER)
+            held_mean = sums[f, reached] / mass[f]
+            train_mean = (sums.sum(axis=0) - sums[f])[reached] / (1 - mass[f])
+            columns = (of_centers[reached] != f) & (train_mean > NEGLIGIBLE_KERNEL)
             kept = parts.masses(len(target), without=f)
             train = basis[np.ix_(kept > 0, columns)] / train_mean[columns]
             if not columns.any() or not _covers(train):
                 return -np.inf
-            # Selection needs no more than four digits of the likelihood.
+            # Choosing a width needs no more than four digits of the likelihood.
             proportions, _ = mixture_proportions(train, kept[kept > 0] / kept.sum(), max(self.tol, 1e-4))
             coef = proportions / train_mean[columns]
             held = parts.fold == f
@@ -218,5 +252,5 @@ class KLIEP(GaussianRatio):
 
 
 def _covers(basis: FloatArray) -> bool:
-    """Whether every row is near some center."""
-    return bool(basis.max(axis=1).min() > FAR_CENTER)
+    """Whether every row is within reach of some center."""
+    return bool(basis.max(axis=1).min() > NEGLIGIBLE_KERNEL)

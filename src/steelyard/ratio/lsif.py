@@ -1,4 +1,4 @@
-"""Least-squares importance fitting with the non-negativity constraint."""
+"""Least-squares importance fitting (LSIF), with the non-negativity constraint."""
 
 from __future__ import annotations
 
@@ -13,34 +13,71 @@ from steelyard._splits.merged_rows import assign_folds, number_of_folds
 from steelyard._typing import BoolArray, FloatArray, IntArray
 from steelyard._validation import check_grid, check_range
 from steelyard.errors import NoOverlapError
-from steelyard.ratio._base import FAR_CENTER, NO_OVERLAP, REGS, GaussianRatio, fold_of_centers
+from steelyard.ratio._base import REGS, GaussianRatio
+from steelyard.ratio._centers import fold_of_centers
+from steelyard.ratio._overlap import NEGLIGIBLE_KERNEL, NO_OVERLAP
 
-# A ratio has mean one over the source; a fit this many times above or below is none.
+# A density ratio has mean one over the source; fits whose mean is this many times larger or smaller are rejected.
 MEAN_LIMIT = 2.0
 
 
 class LSIF(GaussianRatio):
-    """Least-squares importance fitting: a sparse, non-negative ratio.
+    """Density ratio g(x) = Σ β_l ψ_l(x) by min ½βᵀHβ − hᵀβ + λ1ᵀβ over β ≥ 0.
 
-    Minimizes ½βᵀHβ − hᵀβ + λ1ᵀβ over β ≥ 0 for g(x) = Σ β_l ψ_l(x) with Gaussian ψ_l, H = mean_source ψψᵀ and
-    h = mean_target ψ (survey, section 3.2.2). Width and λ are chosen by 5 folds of both tables; every fold's score
-    comes from sums that one pass over the rows collects.
+    Least-squares importance fitting (survey, section 3.2.2), with H = mean_source ψψᵀ, h = mean_target ψ and Gaussian
+    ψ_l centered at target rows; the coefficients are sparse. Width and λ are chosen by cross-validation (5 folds of
+    both domains; held-out rows are not used as centers), whose scores come from sums that one pass over the rows
+    collects.
 
     Parameters
     ----------
-    width, reg : positive number or list of them, default=None
-        σ (in units of the standardized columns) and λ. None chooses from nine widths between 1/8 and twice the
-        median distance, and seven regs between 0.001 and 1 (beyond which every coefficient is zero).
-    n_centers, centers, standardize, random_state
-        As in `RULSIF`.
+    width : positive number or list of them, default=None
+        Kernel width (bandwidth) σ, in units of the standardized columns, or a grid to choose from. None chooses from
+        nine widths between 1/8 and twice the median distance.
+    reg : positive number or list of them, default=None
+        Regularization strength λ, or a grid to choose from. None chooses from seven values between 0.001 and 1 (above
+        1 every coefficient is zero).
+    n_centers : int, default=100
+        Number of centers, chosen among the target rows so that they cover the target.
+    centers : table of shape (n_centers, n_columns), default=None
+        Centers to use instead of target rows.
     tol : float, default=1e-6
         Largest gap and residual of the fit.
+    standardize : bool, default=True
+        Whether columns are scaled by their standard deviation over both domains.
+    random_state : int, Generator or None, default=None
+        For the choice of the centers and the folds.
 
     Attributes
     ----------
-    weights_, raw_mean_, width_, reg_, coef_, centers_, effective_sample_size_ : as in `RULSIF`.
-    scores_ : held-out J' of the grid ``widths_`` × ``regs_`` (absent where both were given).
-    certificate_ : `Certificate` of the fit.
+    weights_ : array of shape (n_source,)
+        One weight per source row, non-negative with mean one.
+    width_, reg_ : float
+        The kernel width and the regularization strength that were chosen or given.
+    coef_ : array of shape (n_centers,)
+        Coefficients β of the basis functions.
+    centers_ : array of shape (n_centers, n_columns)
+        The centers, scaled as the columns were.
+    scores_ : array of shape (n_widths, n_regs)
+        Held-out J' of the grid ``widths_`` × ``regs_``, smaller is better; absent where both were given.
+    widths_, regs_ : array
+        The grid, in decreasing order; absent where both were given.
+    certificate_ : Certificate
+        Gap and residual of the fit.
+    balance_ : Balance
+        Standardized differences of the columns to the target, before and after weighting.
+    effective_sample_size_ : float
+        Effective sample size (Σw)² / Σw² of the weights.
+    raw_mean_, source_mean_ : float
+        Mean of the ratio over the source before normalization; one in theory.
+    center_, scale_ : array of shape (n_columns,)
+        Center and scale of the columns.
+    median_distance_ : float
+        Median distance between scaled rows of both domains.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of shape (n_columns,)
+        Names of the columns, where the source was a data frame.
 
     Examples
     --------
@@ -79,7 +116,7 @@ class LSIF(GaussianRatio):
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
         centers, center_cells, widths = self._basis(target)
-        # h is at most one, so a larger reg than that leaves no coefficient.
+        # h is at most one, so with a larger reg every coefficient is zero.
         regs = REGS[REGS <= 1] if self.reg is None else check_grid("reg", self.reg)
         search = len(widths) * len(regs) > 1
         n_folds = number_of_folds(source, target) if search else 1
@@ -107,11 +144,11 @@ class LSIF(GaussianRatio):
             ]
             self.scores_ = np.array([[score for score, _ in row] for row in found])
             if not np.isfinite(self.scores_).any():
-                raise NoOverlapError(NO_OVERLAP.format("no width and reg give a ratio whose mean is near one"))
+                raise NoOverlapError(NO_OVERLAP.format("no width and reg give a ratio whose mean is close to one"))
             low = np.array([[mean < 1 / MEAN_LIMIT for _, mean in row] for row in found])
-            # Where every fit has too small a mean, the best of them is still an answer, with a warning.
-            lawful = np.where(low & np.isfinite(self.scores_[~low]).any(), np.inf, self.scores_)
-            w, r = (int(k) for k in np.unravel_index(np.argmin(lawful), lawful.shape))
+            # Where the mean of every fit is too small, the best of them is used nevertheless, with a warning.
+            allowed = np.where(low & np.isfinite(self.scores_[~low]).any(), np.inf, self.scores_)
+            w, r = (int(k) for k in np.unravel_index(np.argmin(allowed), allowed.shape))
         self.width_, self.reg_ = float(widths[w]), float(regs[r])
         self.coef_, self.certificate_ = sparse_coefficients(
             second[w].sum(axis=0), first[w].sum(axis=0), self.reg_, self.tol
@@ -123,8 +160,8 @@ class LSIF(GaussianRatio):
 def sparse_coefficients(
     second: FloatArray, first: FloatArray, reg: float, tol: float, allowed: BoolArray | None = None
 ) -> tuple[FloatArray, Certificate]:
-    """min ½βᵀHβ − hᵀβ + λ1ᵀβ over β ≥ 0; centers that are not allowed, or that no source row reaches, stay at zero."""
-    used = second.diagonal() > FAR_CENTER**2
+    """min ½βᵀHβ − hᵀβ + λ1ᵀβ over β ≥ 0; β is zero at centers that are not allowed or out of reach of the source."""
+    used = second.diagonal() > NEGLIGIBLE_KERNEL**2
     if allowed is not None:
         used &= allowed
     coef = np.zeros(len(first))
@@ -143,15 +180,15 @@ def held_out(
     reg: float,
     tol: float,
 ) -> tuple[float, float]:
-    """Mean held-out J' over the folds, from the folds' sums alone, and the least mean of a fit over its source rows.
+    """Mean held-out J' over the folds, from the sums of the folds, and the smallest mean of a fit over its source rows.
 
-    `second` and `first` are Σ mass·ψψᵀ over the source and Σ mass·ψ over the target, per fold, `means` Σ mass·ψ over
-    the source; `mass` the share of each domain that lies in each fold. Centers drawn from a fold are not used while
-    it is held out (`of_centers` has their folds).
+    Per fold, `second` is Σ mass·ψψᵀ over the source, `first` Σ mass·ψ over the target, `means` Σ mass·ψ over the
+    source, and `mass` the share of each domain in the fold. Centers that are rows of a fold are not used while it is
+    held out (`of_centers` has their folds).
 
-    Infinite where a fit's mean over its own source rows is above `MEAN_LIMIT`. Such a fit has a boundless coefficient
-    where target rows but hardly any source rows are; held-out rows of that kind would praise it. A mean far below one
-    is a sign of the same: all of the fit went to where the source is not.
+    The score is infinite where the mean of a fit over its own source rows exceeds `MEAN_LIMIT`. Such a fit has an
+    unbounded coefficient where there are target rows but hardly any source rows, and held-out target rows in that
+    region would favor it. A mean far below one has the same cause: the fit is large only outside the source's support.
     """
     total_second, total_first = second.sum(axis=0), first.sum(axis=0)
     mass_source, mass_target = mass

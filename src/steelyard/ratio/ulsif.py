@@ -1,4 +1,4 @@
-"""Unconstrained and relative least-squares importance fitting."""
+"""Unconstrained and relative least-squares importance fitting (uLSIF, RuLSIF)."""
 
 from __future__ import annotations
 
@@ -12,59 +12,88 @@ from steelyard._threads import one_blas_thread
 from steelyard._typing import FloatArray, IntArray
 from steelyard._validation import check_grid, check_range, forget_fit, generator
 from steelyard.errors import InputError, NoOverlapError
-from steelyard.ratio._base import NO_OVERLAP, REGS, GaussianRatio, fold_of_centers, median_distance, mixture_scale
+from steelyard.ratio._base import REGS, GaussianRatio
+from steelyard.ratio._centers import fold_of_centers
 from steelyard.ratio._leave_one_out import Moments, leave_one_out, ratio_moments
-from steelyard.ratio._streaming import BlockTable, FoldMoments, TableSummary, common_fold, fold_scores
+from steelyard.ratio._overlap import NO_OVERLAP, median_distance
+from steelyard.ratio._scaling import mixture_scale
+from steelyard.ratio._streaming import BlockTable, FoldMoments, TableSummary, fold_scores
 
 
-def rounded_ridge(second: FloatArray, first: FloatArray, reg: float) -> FloatArray:
-    """β = max(0, (H + λI)⁻¹ h), by the eigenvectors of H, which stay accurate where H is singular."""
+def rounded_coefficients(second: FloatArray, first: FloatArray, reg: float) -> FloatArray:
+    """β = max(0, (H + λI)⁻¹ h), by the eigenvectors of H, which are accurate even where H is singular."""
     values, vectors = np.linalg.eigh(second)
     solution = vectors @ ((vectors.T @ first) / (np.maximum(values, 0) + reg))
     return np.maximum(solution, 0)
 
 
-def _least(scores: FloatArray) -> tuple[int, int]:
-    """Place of the smallest score; NaN never wins."""
+def _locate_minimum(scores: FloatArray) -> tuple[int, int]:
+    """Position of the smallest score in the grid; NaN is never chosen."""
     w, r = np.unravel_index(np.argmin(np.where(np.isnan(scores), np.inf, scores)), scores.shape)
     return int(w), int(r)
 
 
 class RULSIF(GaussianRatio):
-    """Relative least-squares importance fitting: the ratio to a mixture, which is bounded.
+    """Relative density ratio w_η(x) = p_target(x) / (η p_target(x) + (1−η) p_source(x)) in closed form.
 
-    Fits w_η(x) = p_target(x) / (η p_target(x) + (1−η) p_source(x)) by β = max(0, (H_η + λI)⁻¹ h) for
-    g(x) = Σ β_l ψ_l(x) with Gaussian ψ_l, where H_η = η mean_target ψψᵀ + (1−η) mean_source ψψᵀ and
-    h = mean_target ψ (survey, section 4.2). Width and λ are chosen by the exact leave-one-out score of the
-    whole grid.
+    Relative unconstrained least-squares importance fitting (survey, section 4.2): g(x) = Σ β_l ψ_l(x) with Gaussian
+    ψ_l centered at target rows and β = max(0, (H_η + λI)⁻¹ h), where H_η = η mean_target ψψᵀ + (1−η) mean_source ψψᵀ
+    and h = mean_target ψ. Width and λ are chosen by the exact leave-one-out score of the whole grid.
 
-    The ratio lies in [0, 1/η]. Weights have mean one over the source; ``raw_mean_`` is the mean of the ratio over
-    the mixture, which theory puts at one. With eta=1 every weight is exactly one.
+    The relative density ratio lies in [0, 1/η]. The weights are normalized to mean one over the source, while the
+    mean of the ratio that is one in theory is that over the mixture (``raw_mean_``). With eta=1 every weight is
+    exactly one.
 
     Parameters
     ----------
     eta : float in [0, 1], default=0.1
-        0 is the plain ratio (then the same as `ULSIF`), 1 gives equal weights.
-    width, reg : positive number or list of them, default=None
-        σ (in units of the standardized columns) and λ. None chooses from nine widths between 1/8 and twice the
-        median distance, and nine regs between 0.001 and 10.
+        η of the relative density ratio: 0 is the plain density ratio (the same as `ULSIF`), 1 gives equal weights.
+    width : positive number or list of them, default=None
+        Kernel width (bandwidth) σ, in units of the standardized columns, or a grid to choose from. None chooses from
+        nine widths between 1/8 and twice the median distance.
+    reg : positive number or list of them, default=None
+        Regularization strength λ, or a grid to choose from. None chooses from nine values between 0.001 and 10.
     n_centers : int, default=100
-        How many centers to draw without replacement from the target rows.
-    centers : table, default=None
-        Centers to use instead.
+        Number of centers, chosen among the target rows so that they cover the target.
+    centers : table of shape (n_centers, n_columns), default=None
+        Centers to use instead of target rows.
     standardize : bool, default=True
         Whether columns are scaled by their standard deviation over both domains.
     random_state : int, Generator or None, default=None
-        For the draw of the centers and the pairing of the leave-one-out score.
+        For the choice of the centers and the pairs of rows of the leave-one-out score.
 
     Attributes
     ----------
-    weights_ : one weight a source row, ≥ 0, mean one.
-    raw_mean_ : mean of the ratio over the mixture.
-    n_clipped_ : number of distinct source rows at which the fit exceeded 1/η.
-    width_, reg_, coef_, centers_ : what was chosen and fitted.
-    scores_ : leave-one-out J' of the grid ``widths_`` × ``regs_`` (absent where both were given).
-    effective_sample_size_ : what the weights are worth in equally weighted rows.
+    weights_ : array of shape (n_source,)
+        One weight per source row, non-negative with mean one; absent after ``fit_blocks``.
+    width_, reg_ : float
+        The kernel width and the regularization strength that were chosen or given.
+    coef_ : array of shape (n_centers,)
+        Coefficients β of the basis functions.
+    centers_ : array of shape (n_centers, n_columns)
+        The centers, scaled as the columns were.
+    scores_ : array of shape (n_widths, n_regs)
+        Leave-one-out J' of the grid ``widths_`` × ``regs_``, smaller is better; absent where both were given.
+    widths_, regs_ : array
+        The grid, in decreasing order; absent where both were given.
+    balance_ : Balance
+        Standardized differences of the columns to the target, before and after weighting.
+    effective_sample_size_ : float
+        Effective sample size (Σw)² / Σw² of the weights.
+    raw_mean_ : float
+        Mean of the ratio over the mixture before normalization; one in theory.
+    source_mean_ : float
+        Mean of the ratio over the source before normalization.
+    n_clipped_ : int
+        Number of distinct source rows at which the fit exceeded 1/η and was clipped.
+    center_, scale_ : array of shape (n_columns,)
+        Center and scale of the columns.
+    median_distance_ : float
+        Median distance between scaled rows of both domains.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of shape (n_columns,)
+        Names of the columns, where the source was a data frame.
 
     Examples
     --------
@@ -108,7 +137,7 @@ class RULSIF(GaussianRatio):
         moments = ratio_moments(source, target, centers, widths, self.eta_)
         w, r = self._choose(source, target, center_cells, widths, regs, moments, rng)
         self.width_, self.reg_ = float(widths[w]), float(regs[r])
-        self.coef_ = rounded_ridge(moments.second(w, self.eta_), moments.first[w], self.reg_)
+        self.coef_ = rounded_coefficients(moments.second(w, self.eta_), moments.first[w], self.reg_)
         raw = self._ratio_on_source(source)
         self.n_clipped_ = int(np.count_nonzero(raw > self._largest()))
         return np.minimum(raw, self._largest())
@@ -127,28 +156,36 @@ class RULSIF(GaussianRatio):
             return 0, 0
         if min(source.n_units, target.n_units) < 2:
             raise InputError(
-                "Choosing width and reg needs at least two rows in the source and in the target that are not "
-                f"duplicates of one another; got {source.n_units} and {target.n_units}. Give width= and reg=, or more "
-                "rows."
+                "Choosing width and reg by leave-one-out needs at least two rows in the source and in the target that "
+                f"are not duplicates of one another; got {source.n_units} and {target.n_units}. Give width= and reg=, "
+                "or more rows."
             )
         self.widths_, self.regs_ = widths, regs
         self.scores_ = leave_one_out(source, target, self.centers_, center_cells, widths, regs, self.eta_, moments, rng)
-        return _least(self.scores_)
+        return _locate_minimum(self.scores_)
 
     def _is_one(self) -> bool:
-        return self.eta_ == 1  # the mixture is the target itself
+        return self.eta_ == 1  # the mixture is the target itself, so the ratio is one
 
     def fit_blocks(self, source: Iterable[Any], target: Iterable[Any]) -> Self:
-        """Fit from tables that come in blocks of rows, in memory that does not grow with them.
+        """Fit to tables given in blocks of rows, in memory that does not grow with the number of rows.
 
-        Two passes: one for the scale and a sample, one for the sums; with η > 0 a third over both tables for the means
-        of the bounded ratio. Width and reg are chosen by 5 folds, whose exact score comes from the same sums. There is
-        no ``weights_``; the weights of a block are ``predict(block) / source_mean_``.
+        Two passes over both tables: one for the scale and a sample of rows, one for the sums; with η > 0 a third one
+        for the means of the bounded ratio. Width and reg are chosen by 5-fold cross-validation, whose exact score
+        comes from the same sums. There is no ``weights_``; the weights of a block are
+        ``predict(block) / source_mean_``.
 
         Parameters
         ----------
-        source, target : iterables of arrays that can be gone through more than once
-            A list of arrays, or an object whose ``__iter__`` starts anew.
+        source : iterable of tables of shape (n_rows, n_columns)
+            Blocks of source rows: a list of arrays, or an object whose ``__iter__`` starts again at the first block.
+        target : iterable of tables of shape (n_rows, n_columns)
+            Blocks of target rows, likewise.
+
+        Returns
+        -------
+        self : estimator
+            The fitted estimator, for ``predict`` and ``score``.
         """
         forget_fit(self)
         self._check_parameters()
@@ -165,13 +202,13 @@ class RULSIF(GaussianRatio):
         samples = [self._scaled(empirical(s.sample, None, rng)) for s in summaries]
         self.median_distance_ = median_distance(samples[0], samples[1])
         with one_blas_thread():
-            self._fit_from_sums(tables, samples[1], summaries[1].sample_fold)
-            self._means_of_blocks(tables)
+            self._fit_from_sums(tables, samples[1], summaries[1].fold_of_cells(samples[1]))
+            self._set_block_means(tables)
         self._warn_of_raw_mean()
         return self
 
     def _fit_from_sums(
-        self, tables: tuple[BlockTable, BlockTable], target_sample: Empirical, fold_of_rows: IntArray
+        self, tables: tuple[BlockTable, BlockTable], target_sample: Empirical, fold_of_cells: IntArray
     ) -> None:
         centers, center_cells, widths = self._basis(target_sample)
         regs = REGS if self.reg is None else check_grid("reg", self.reg)
@@ -180,20 +217,20 @@ class RULSIF(GaussianRatio):
         w = r = 0
         if len(widths) * len(regs) > 1:
             self.widths_, self.regs_ = widths, regs
-            of_centers = fold_of_centers(center_cells, common_fold(target_sample, fold_of_rows))
+            of_centers = fold_of_centers(center_cells, fold_of_cells)
             self.scores_ = fold_scores(on_source, on_target, regs, self.eta_, of_centers)
-            w, r = _least(self.scores_)
+            w, r = _locate_minimum(self.scores_)
         self.width_, self.reg_ = float(widths[w]), float(regs[r])
         source_first, source_second = on_source.without(w, None)
         target_first, target_second = on_target.without(w, None)
         second = (1 - self.eta_) * source_second + self.eta_ * target_second
-        self.coef_ = rounded_ridge(second, target_first, self.reg_)
+        self.coef_ = rounded_coefficients(second, target_first, self.reg_)
         self.raw_mean_ = self.source_mean_ = float(source_first @ self.coef_)
         if not self.source_mean_ > 0:
-            raise NoOverlapError(NO_OVERLAP.format("the fitted ratio is 0 on every source row"))
+            raise NoOverlapError(NO_OVERLAP.format("the fitted ratio is 0 at every source row"))
 
-    def _means_of_blocks(self, tables: tuple[BlockTable, BlockTable]) -> None:
-        """The means of the ratio as `predict` gives it; without a bound the sums have told them already."""
+    def _set_block_means(self, tables: tuple[BlockTable, BlockTable]) -> None:
+        """Means of the ratio that `predict` gives; without the bound 1/η they are known from the sums already."""
         if self.eta_ == 0:
             return
         means = []
@@ -220,10 +257,56 @@ class RULSIF(GaussianRatio):
 
 
 class ULSIF(RULSIF):
-    """Unconstrained least-squares importance fitting: the plain ratio in closed form.
+    """Density ratio w(x) = p_target(x) / p_source(x) ≈ Σ β_l ψ_l(x) with β = max(0, (H + λI)⁻¹ h), in closed form.
 
-    Fits w(x) = p_target(x) / p_source(x) by β = max(0, (H + λI)⁻¹ h), H = mean_source ψψᵀ, h = mean_target ψ
-    (survey, section 3.2.2). It is `RULSIF` at η = 0; parameters and attributes are described there.
+    Unconstrained least-squares importance fitting (survey, section 3.2.2), with H = mean_source ψψᵀ,
+    h = mean_target ψ and Gaussian ψ_l centered at target rows. Width and λ are chosen by the exact leave-one-out
+    score of the whole grid. It is `RULSIF` at η = 0.
+
+    Parameters
+    ----------
+    width : positive number or list of them, default=None
+        Kernel width (bandwidth) σ, in units of the standardized columns, or a grid to choose from. None chooses from
+        nine widths between 1/8 and twice the median distance.
+    reg : positive number or list of them, default=None
+        Regularization strength λ, or a grid to choose from. None chooses from nine values between 0.001 and 10.
+    n_centers : int, default=100
+        Number of centers, chosen among the target rows so that they cover the target.
+    centers : table of shape (n_centers, n_columns), default=None
+        Centers to use instead of target rows.
+    standardize : bool, default=True
+        Whether columns are scaled by their standard deviation over both domains.
+    random_state : int, Generator or None, default=None
+        For the choice of the centers and the pairs of rows of the leave-one-out score.
+
+    Attributes
+    ----------
+    weights_ : array of shape (n_source,)
+        One weight per source row, non-negative with mean one; absent after ``fit_blocks``.
+    width_, reg_ : float
+        The kernel width and the regularization strength that were chosen or given.
+    coef_ : array of shape (n_centers,)
+        Coefficients β of the basis functions.
+    centers_ : array of shape (n_centers, n_columns)
+        The centers, scaled as the columns were.
+    scores_ : array of shape (n_widths, n_regs)
+        Leave-one-out J' of the grid ``widths_`` × ``regs_``, smaller is better; absent where both were given.
+    widths_, regs_ : array
+        The grid, in decreasing order; absent where both were given.
+    balance_ : Balance
+        Standardized differences of the columns to the target, before and after weighting.
+    effective_sample_size_ : float
+        Effective sample size (Σw)² / Σw² of the weights.
+    raw_mean_, source_mean_ : float
+        Mean of the ratio over the source before normalization; one in theory.
+    center_, scale_ : array of shape (n_columns,)
+        Center and scale of the columns.
+    median_distance_ : float
+        Median distance between scaled rows of both domains.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of shape (n_columns,)
+        Names of the columns, where the source was a data frame.
 
     Examples
     --------

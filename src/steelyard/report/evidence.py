@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steelyard._typing import FloatArray, IntArray
+from steelyard._typing import FloatArray
 from steelyard.balance import column_balance
-from steelyard.tables import Column, Frame
-from steelyard.tables.encoding import Encoding
+from steelyard.tables import Column, TablePair
+from steelyard.tables.encoding import as_kind
 from steelyard.weights import effective_sample_size
 
 if TYPE_CHECKING:
@@ -75,24 +75,44 @@ class Evidence:
     target_points: tuple[Point, ...]
 
 
-def gather(
-    source: Frame,
-    target: Frame,
-    encoding: Encoding,
-    findings: Findings,
-    weights: FloatArray | None,
-    rng: np.random.Generator,
-) -> Evidence:
-    """Numbers for the pictures, from two matched frames and the weights of the source rows (None: there are none)."""
-    a, b = encoding.transform(source), encoding.transform(target)
+def gather(pair: TablePair, findings: Findings, weights: FloatArray | None, rng: np.random.Generator) -> Evidence:
+    """Compute the numbers behind the pictures of the report.
+
+    Parameters
+    ----------
+    pair : TablePair
+        Source and target rows to show.
+    findings : Findings
+        The diagnosis of these tables.
+    weights : array or None
+        Importance weights of the source rows; None where there are none.
+    rng : Generator
+        For the choice of rows on the map.
+
+    Returns
+    -------
+    Evidence
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from steelyard.diagnostics import diagnose_pair
+    >>> from steelyard.report import gather
+    >>> from steelyard.tables import as_frame, encode_pair
+    >>> rng = np.random.default_rng(0)
+    >>> pair = encode_pair(as_frame(rng.normal(size=(100, 2))), as_frame(rng.normal(1, 1, size=(100, 2))))
+    >>> evidence = gather(pair, diagnose_pair(pair), np.ones(100), rng)
+    >>> evidence.n_rows, evidence.effective_sample_size
+    (100, 100.0)
+    """
     shown = [column.name for column in findings.columns[:N_MARGINALS]]
     return Evidence(
         None if weights is None else weight_histogram(weights),
-        len(source),
+        len(pair.source),
         None if weights is None else effective_sample_size(weights),
-        tuple(marginal(source[name], target[name], weights) for name in shown),
-        _balance(findings, a, b, encoding.feature_names),
-        *_map(a, b, weights, rng),
+        tuple(marginal(pair.source[name], pair.target[name], weights) for name in shown),
+        _balance(findings, pair),
+        *_map(pair.X, pair.X_target, weights, rng),
     )
 
 
@@ -108,7 +128,7 @@ def marginal(source: Column, target: Column, weights: FloatArray | None) -> Marg
     """One column's distributions; numbers in common bins, categories by their commonest levels."""
     even = np.ones(len(source.values))
     if source.kind == "boolean":
-        source, target = (_in_words(column) for column in (source, target))
+        source, target = (as_kind(column, "category") for column in (source, target))
     if source.kind == "category" and (source.present().any() or target.present().any()):
         levels = _levels(source, target)
         shares = [_level_shares(c, levels, w) for c, w in ((source, even), (target, None), (source, weights))]
@@ -120,11 +140,6 @@ def marginal(source: Column, target: Column, weights: FloatArray | None) -> Marg
     return Marginal(
         source.name, source.kind, edges, levels, shares[0], shares[1], None if weights is None else shares[2]
     )
-
-
-def _in_words(column: Column) -> Column:
-    words = [None if np.isnan(value) else "true" if value else "false" for value in column.values]
-    return Column(column.name, "category", np.array(words, dtype=object))
 
 
 def _levels(source: Column, target: Column) -> tuple[str, ...]:
@@ -163,39 +178,34 @@ def _bin_shares(column: Column, edges: tuple[float, ...], weights: FloatArray | 
     return tuple((found / max(weights.sum(), 1e-300)).tolist())
 
 
-def _balance(findings: Findings, a: FloatArray, b: FloatArray, names: list[str]) -> tuple[Balance, ...]:
+def _balance(findings: Findings, pair: TablePair) -> tuple[Balance, ...]:
     """The columns of which most is left first; where there are no weights, those that differ most."""
     if findings.balance:
         return tuple(Balance(c.name, abs(c.before), abs(c.after)) for c in findings.balance[:N_BALANCED])
-    found = column_balance(a, b, np.ones(len(a)), columns=names).by_column()
+    names, even = pair.encoding.feature_names, np.ones(len(pair.X))
+    found = column_balance(pair.X, pair.X_target, even, columns=names).by_column()
     return tuple(Balance(c.name, abs(c.before), None) for c in found[:N_BALANCED])
 
 
 def _map(
-    a: FloatArray, b: FloatArray, weights: FloatArray | None, rng: np.random.Generator
+    X: FloatArray, X_target: FloatArray, weights: FloatArray | None, rng: np.random.Generator
 ) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
-    """Across: the direction that tells the domains apart best. Up: the widest direction of what is left."""
-    near, far = _some(len(a), rng), _some(len(b), rng)
-    rows = np.concatenate([a[near], b[far]])
+    """Horizontally the direction that separates the domains best, vertically the widest direction of the rest."""
+    source, target = (np.sort(rng.permutation(len(rows))[:N_POINTS]) for rows in (X, X_target))
+    rows = np.concatenate([X[source], X_target[target]])
     spread = rows.std(axis=0)
     rows = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    across = _discriminant(rows[: len(near)], rows[len(near) :])
+    across = _discriminant(rows[: len(source)], rows[len(source) :])
     rest = rows - np.outer(rows @ across, across)
     up = np.linalg.svd(rest, full_matrices=False)[2][0] if rows.shape[1] > 1 else np.zeros(1)
-    xs, ys = rows @ across, rest @ up
-    sizes = np.concatenate([np.ones(len(near)) if weights is None else weights[near], np.ones(len(far))])
-    points = [Point(float(x), float(y), float(w)) for x, y, w in zip(xs, ys, sizes, strict=True)]
-    return tuple(points[: len(near)]), tuple(points[len(near) :])
+    sizes = np.concatenate([np.ones(len(source)) if weights is None else weights[source], np.ones(len(target))])
+    points = [Point(float(x), float(y), float(w)) for x, y, w in zip(rows @ across, rest @ up, sizes, strict=True)]
+    return tuple(points[: len(source)]), tuple(points[len(source) :])
 
 
-def _some(n_rows: int, rng: np.random.Generator) -> IntArray:
-    return np.sort(rng.permutation(n_rows)[:N_POINTS])
-
-
-def _discriminant(one: FloatArray, other: FloatArray) -> FloatArray:
+def _discriminant(source: FloatArray, target: FloatArray) -> FloatArray:
     """Fisher's direction, of length one; the first axis where there is no difference."""
-    within = (np.cov(one.T, ddof=0) + np.cov(other.T, ddof=0)) / 2
-    within = np.atleast_2d(within)
-    direction = np.linalg.solve(within + 0.1 * np.eye(len(within)), other.mean(axis=0) - one.mean(axis=0))
+    within = np.atleast_2d((np.cov(source.T, ddof=0) + np.cov(target.T, ddof=0)) / 2)
+    direction = np.linalg.solve(within + 0.1 * np.eye(len(within)), target.mean(axis=0) - source.mean(axis=0))
     length = float(np.linalg.norm(direction))
     return direction / length if length > 1e-9 else np.eye(len(within))[0]

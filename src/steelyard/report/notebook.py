@@ -36,10 +36,11 @@ class ShowsWeights:
 
 
 def weights_fragment(weights: FloatArray) -> Markup:
-    """What the weights are worth, and how they are spread."""
+    """Effective sample size and distribution of importance weights."""
     size = effective_sample_size(weights)
     words = (
-        f"{len(weights):,} weights, worth {size:,.0f} equally weighted rows; the largest is {float(weights.max()):.2f}."
+        f"{len(weights):,} importance weights with an effective sample size of {size:,.0f}; the largest is "
+        f"{float(weights.max()):.2f}."
     )
     return STYLE + svg.tag(
         "div", svg.tag("p", words), svg.weight_histogram(weight_histogram(weights)), class_="steelyard"

@@ -9,8 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from steelyard.balance import balance_in_words
-from steelyard.report import phrases as words
-from steelyard.report import svg
+from steelyard.report import phrases, svg
 from steelyard.report.evidence import Evidence
 
 if TYPE_CHECKING:
@@ -29,13 +28,39 @@ def render(
     notes: Sequence[str],
     weights_used: bool,
 ) -> str:
-    """The HTML text.
+    """Render the report as one HTML page without scripts.
 
     Parameters
     ----------
-    facts : what is said at the foot: files, rows, seed, version.
-    notes : what the reader should know first, such as that target labels were not used.
-    weights_used : whether the weights that are shown are those of the chosen model.
+    findings : Findings
+        The diagnosis.
+    evidence : Evidence
+        The numbers behind the pictures.
+    comparison : Comparison or None
+        How methods compared; None for a diagnosis alone.
+    facts : dict
+        What the footer says: files, rows, seed, version.
+    notes : list of str
+        What the reader should know first, such as that target labels were not used.
+    weights_used : bool
+        Whether the weights that are shown are those of the chosen model.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from steelyard.diagnostics import diagnose_pair
+    >>> from steelyard.report import gather, render
+    >>> from steelyard.tables import as_frame, encode_pair
+    >>> rng = np.random.default_rng(0)
+    >>> pair = encode_pair(as_frame(rng.normal(size=(100, 2))), as_frame(rng.normal(1, 1, size=(100, 2))))
+    >>> findings = diagnose_pair(pair)
+    >>> page = render(findings, gather(pair, findings, None, rng), None, facts={}, notes=[], weights_used=False)
+    >>> page.startswith("<!doctype html>")
+    True
     """
     from jinja2 import Environment, StrictUndefined
 
@@ -51,10 +76,10 @@ def render(
         evidence=evidence,
         comparison=comparison,
         unbalanced=balance_in_words(findings.balance),
-        headline=words.headline(findings, comparison),
-        kind=words.kind(findings),
-        scores=[] if comparison is None else words.scores(comparison),
-        score_name="" if comparison is None else words.score_name(comparison.measure),
+        headline=phrases.headline(findings, comparison),
+        kind=phrases.kind(findings),
+        scores=[] if comparison is None else phrases.scores(comparison),
+        score_name="" if comparison is None else phrases.score_name(comparison.measure),
         pictures=_pictures(evidence, comparison),
         columns=findings.columns[:N_COLUMNS],
         n_columns=len(findings.columns),

@@ -1,4 +1,4 @@
-"""What the report and the commands say, from the numbers."""
+"""The phrases of the report and the commands, made from the numbers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 HEADLINES = {
     "no weighting": "No shift was found",
     "flattened": "A mild shift: flattened weights correct it",
-    "relative": "A strong shift: use bounded weights",
-    "collect data": "The source does not reach the target: collect data there",
+    "relative": "A strong shift: use relative (bounded) weights",
+    "collect data": "Source and target hardly overlap: collect source data near the target",
     "not by x": "Weighting by x does not help",
 }
 
@@ -31,12 +31,12 @@ def headline(findings: Findings, comparison: Comparison | None) -> str:
 
 def kind(findings: Findings) -> str:
     """What was diagnosed, in a few words."""
-    named = {"none": "No shift", "disjoint": "Source and target are disjoint"}
+    named = {"none": "No shift", "disjoint": "Source and target do not overlap"}
     advice = {
         "no weighting": "weighting would only add noise",
         "flattened": "flattened weights are advised",
-        "relative": "bounded weights or one-step are advised",
-        "collect data": "data from the target's region are needed",
+        "relative": "relative (bounded) weights or one-step are advised",
+        "collect data": "labeled data near the target are needed",
         "not by x": "weighting by x does not help",
     }
     return f"{named.get(findings.kind, findings.kind.capitalize() + ' shift')}: {advice[findings.recommendation]}."
@@ -65,7 +65,7 @@ def scores(comparison: Comparison) -> list[tuple[str, str]]:
     shown = [("source", "the plain model on the source"), ("plain", "the plain model on the target")]
     if not comparison.kept_plain:
         shown.append(("chosen", "the chosen model on the target"))
-    rough = ", roughly" if comparison.rough else " (95 %, as far as the source reaches)"
+    rough = ", roughly" if comparison.rough else " (95 %, within the source's support)"
     return [
         (name + (" (95 %)" if key == "source" else rough), score(found[key], comparison.measure))
         for key, name in shown

@@ -47,13 +47,13 @@ class Axis:
         """The place of a value."""
         return float(self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start))
 
-    def ticks(self, about: int = 4) -> list[float]:
-        """Round values along the axis."""
-        from matplotlib.ticker import MaxNLocator
-
-        found = MaxNLocator(about).tick_values(self.low, self.high)
-        slack = 1e-9 * (self.high - self.low)
-        return [float(v) for v in found if self.low - slack <= v <= self.high + slack]
+    def ticks(self, at_most: int = 4) -> list[float]:
+        """Round values along the axis: multiples of 1, 2, 2.5 or 5 times a power of ten, in at most so many steps."""
+        span = self.high - self.low
+        power = 10.0 ** np.floor(np.log10(span / at_most))
+        step = next(power * times for times in (1, 2, 2.5, 5, 10) if span / (power * times) <= at_most + 1e-9)
+        first, last = np.ceil(self.low / step - 1e-9), np.floor(self.high / step + 1e-9)
+        return [float(step * k) for k in np.arange(first, last + 1)]
 
 
 def text(x: float, y: float, content: str, anchor: str = "middle", kind: str = "tick") -> Markup:
@@ -66,11 +66,11 @@ def shortened(content: str, n_letters: int) -> str:
     return content if len(content) <= n_letters else content[: n_letters - 1] + "…"
 
 
-def bottom_axis(axis: Axis, y: float, title: str, written: Any = None, about: int = 4) -> list[Markup]:
+def bottom_axis(axis: Axis, y: float, title: str, written: Any = None, n_steps: int = 4) -> list[Markup]:
     """A line, ticks and a title below."""
     written = written or (lambda value: f"{value:g}")
     parts = [tag("line", x1=axis.start, x2=axis.end, y1=float(y), y2=float(y), class_="axis")]
-    for value in axis.ticks(about):
+    for value in axis.ticks(n_steps):
         parts.append(tag("line", x1=axis(value), x2=axis(value), y1=float(y), y2=y + 4.0, class_="axis"))
         parts.append(text(axis(value), y + 15, written(value)))
     return [*parts, text((axis.start + axis.end) / 2, y + 30, title)]
@@ -86,7 +86,10 @@ def weight_histogram(found: Histogram) -> Markup:
     height = 200.0
     across = Axis(0.0, found.edges[-1], LEFT, WIDTH - RIGHT)
     up = Axis(0.0, max(found.shares) * 1.05, height - BOTTOM, TOP)
-    parts = [*_left_axis(up, percent)]
+    parts = []
+    for value in up.ticks():
+        parts.append(tag("line", x1=float(LEFT), x2=float(WIDTH - RIGHT), y1=up(value), y2=up(value), class_="grid"))
+        parts.append(text(LEFT - 5, up(value) + 4, percent(value), "end"))
     for share, low, high in zip(found.shares, found.edges, found.edges[1:], strict=False):
         parts.append(
             tag(
@@ -102,25 +105,15 @@ def weight_histogram(found: Histogram) -> Markup:
     return picture(height, "Histogram of the weights", *parts, *bottom_axis(across, up(0), "weight of a source row"))
 
 
-def _left_axis(axis: Axis, written: Any) -> list[Markup]:
-    parts = []
-    for value in axis.ticks(4):
-        parts.append(
-            tag("line", x1=float(LEFT), x2=float(WIDTH - RIGHT), y1=axis(value), y2=axis(value), class_="grid")
-        )
-        parts.append(text(LEFT - 5, axis(value) + 4, written(value), "end"))
-    return parts
-
-
 def gauge(effective: float, n_rows: int) -> Markup:
-    """What the weights leave of the rows, as a bar."""
+    """The effective sample size as a bar."""
     across = Axis(0.0, 1.0, 10, WIDTH - 10)
     share = effective / n_rows
     mood = "good" if share >= 0.5 else "fair" if share >= 0.1 else "poor"
     parts = [
         tag("rect", x=across(0), y=26.0, width=across(1) - across(0), height=18.0, rx=4.0, class_="track"),
         tag("rect", x=across(0), y=26.0, width=max(across(share) - across(0), 3.0), height=18.0, rx=4.0, class_=mood),
-        text(10, 17, f"{effective:,.0f} effective rows of {n_rows:,} ({percent(share)})", "start", "label"),
+        text(10, 17, f"ESS {effective:,.0f} of {n_rows:,} rows ({percent(share)})", "start", "label"),
     ]
     for value in (0.0, 0.25, 0.5, 0.75, 1.0):
         anchor = "start" if value == 0 else "end" if value == 1 else "middle"
@@ -144,8 +137,8 @@ def _densities(found: Marginal) -> Markup:
     parts.append(_steps(found.edges, found.target, across, up, "target line", False))
     written = _day if found.kind == "date" else None
     name = shortened(found.name, 50)
-    about = 3 if found.kind == "date" else 5
-    return picture(height, f"Distribution of {found.name}", *parts, *bottom_axis(across, up(0), name, written, about))
+    n_steps = 3 if found.kind == "date" else 5
+    return picture(height, f"Distribution of {found.name}", *parts, *bottom_axis(across, up(0), name, written, n_steps))
 
 
 def _day(value: float) -> str:
@@ -223,7 +216,7 @@ def domain_map(found: Evidence) -> Markup:
     for p in filter(inside, found.target_points):
         x, y = across(p.x), up(p.y)
         parts.append(tag("path", d=f"M{x - 2.6:.1f} {y - 2.6:.1f}l5.2 5.2m0 -5.2l-5.2 5.2", class_="target cross"))
-    parts.append(text(WIDTH / 2, height - 6, "direction that tells source and target apart →"))
+    parts.append(text(WIDTH / 2, height - 6, "direction that separates source and target best →"))
     return picture(height, "Map of both domains", *parts)
 
 

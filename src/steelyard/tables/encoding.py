@@ -70,7 +70,21 @@ class ColumnCode:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How every column becomes numbers."""
+    """How every column of a table becomes numbers.
+
+    Attributes
+    ----------
+    codes : tuple of ColumnCode
+        One for each column.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from steelyard.tables import as_frame, learn_encoding
+    >>> frame = as_frame(pa.table({"city": ["oslo", "rome"]}))
+    >>> learn_encoding(frame, frame).feature_names
+    ['city = oslo', 'city = rome']
+    """
 
     codes: tuple[ColumnCode, ...]
 
@@ -85,7 +99,19 @@ class Encoding:
         return [code.name for code in self.codes for _ in code.feature_names()]
 
     def transform(self, frame: Frame, table: str = "table") -> FloatArray:
-        """Numbers of the frame's columns, which are found by name."""
+        """Encode the rows of a table, whose columns are found by name.
+
+        Parameters
+        ----------
+        frame : Frame
+            The table.
+        table : str, default="table"
+            Its name in errors.
+
+        Returns
+        -------
+        array of shape (n_rows, n_features)
+        """
         missing = [code.name for code in self.codes if code.name not in frame.names]
         if missing:
             raise ColumnMismatchError(
@@ -114,9 +140,28 @@ class Encoding:
 
 
 def match_frames(source: Frame, target: Frame, where: str = "Source and target") -> tuple[Frame, Frame]:
-    """Both with the same columns, in the order of the source, and each column of one kind.
+    """Give two tables the same columns, in the order of the source, and each column one kind.
 
-    A column that is a number on one side and text on the other becomes a category on both.
+    A column that is a number in one table and text in the other becomes a category in both.
+
+    Parameters
+    ----------
+    source, target : Frame
+        The tables.
+    where : str, default="Source and target"
+        What the tables are called in errors.
+
+    Returns
+    -------
+    source, target : Frame
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from steelyard.tables import as_frame, match_frames
+    >>> source, target = as_frame(pa.table({"a": [1], "b": ["x"]})), as_frame(pa.table({"b": ["y"], "a": ["?"]}))
+    >>> [(c.name, c.kind) for c in match_frames(source, target)[1].columns]
+    [('a', 'category'), ('b', 'category')]
     """
     missing = [name for name in source.names if name not in target.names]
     extra = [name for name in target.names if name not in source.names]
@@ -134,9 +179,9 @@ def match_frames(source: Frame, target: Frame, where: str = "Source and target")
                 f"{where}: column {huge.name!r} of the {side} has values as large as {_largest(huge):.3g}, whose "
                 "squares are out of range. Rescale it."
             )
-    pairs = [_one_kind(column, target[column.name]) for column in source.columns]
-    ours, theirs = zip(*pairs, strict=True)
-    return Frame(tuple(ours), source.n_rows), Frame(tuple(theirs), target.n_rows)
+    kinds = {column.name: _common_kind(column, target[column.name]) for column in source.columns}
+    matched = [tuple(as_kind(frame[name], kind) for name, kind in kinds.items()) for frame in (source, target)]
+    return Frame(matched[0], source.n_rows), Frame(matched[1], target.n_rows)
 
 
 def _largest(column: Column) -> float:
@@ -150,26 +195,22 @@ def _some(names: list[str]) -> str:
 
 
 def mismatched(source: Frame, target: Frame) -> list[str]:
-    """Columns that are text only because they are in the other table: their files should be read as text."""
+    """Columns that are text in one table only: their files should be read as text."""
     pairs = [(column, target[column.name]) for column in source.columns if column.name in target.names]
-    return [one.name for one, other in pairs if one.kind != other.kind and _kinds(one, other) == "category"]
+    return [a.name for a, b in pairs if a.kind != b.kind and _common_kind(a, b) == "category"]
 
 
-def _kinds(one: Column, other: Column) -> str:
+def _common_kind(source: Column, target: Column) -> str:
     """The kind that both can have. A column without any value can have any; numbers and booleans are numbers."""
-    if one.kind == other.kind or not other.present().any():
-        return one.kind
-    if not one.present().any():
-        return other.kind
-    return "number" if {one.kind, other.kind} == {"number", "boolean"} else "category"
+    if source.kind == target.kind or not target.present().any():
+        return source.kind
+    if not source.present().any():
+        return target.kind
+    return "number" if {source.kind, target.kind} == {"number", "boolean"} else "category"
 
 
-def _one_kind(one: Column, other: Column) -> tuple[Column, Column]:
-    kind = _kinds(one, other)
-    return _as_kind(one, kind), _as_kind(other, kind)
-
-
-def _as_kind(column: Column, kind: str) -> Column:
+def as_kind(column: Column, kind: str) -> Column:
+    """The column with its values as another kind that can hold them."""
     if column.kind == kind:
         return column
     if kind == "category":
@@ -180,40 +221,61 @@ def _as_kind(column: Column, kind: str) -> Column:
 
 
 def learn_encoding(source: Frame, target: Frame) -> Encoding:
-    """The encoding of two matched frames."""
+    """Learn how columns become numbers, from two matched tables and without labels.
+
+    Parameters
+    ----------
+    source, target : Frame
+        Tables with the same columns (see `match_frames`).
+
+    Returns
+    -------
+    Encoding
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from steelyard.tables import as_frame, learn_encoding
+    >>> source, target = as_frame(pa.table({"age": [1.0, None]})), as_frame(pa.table({"age": [3.0, 5.0]}))
+    >>> learn_encoding(source, target).transform(source)
+    array([[1., 0.],
+           [3., 1.]])
+    """
     return Encoding(tuple(_code(column, target[column.name]) for column in source.columns))
 
 
-def _code(one: Column, other: Column) -> ColumnCode:
-    if one.kind != "category":
-        values = np.concatenate([one.values, other.values])
+def _code(source: Column, target: Column) -> ColumnCode:
+    name = source.name
+    if source.kind != "category":
+        values = np.concatenate([source.values, target.values])
         present = values[np.isfinite(values)]
         fill = float(np.median(present)) if len(present) else 0.0
-        return ColumnCode(one.name, one.kind, fill, bool(len(present) < len(values) and len(present)))
+        return ColumnCode(name, source.kind, fill, bool(len(present) < len(values) and len(present)))
     levels: set[str] = set()
     seen: Counter[str] = Counter()
-    for column in (one, other):
+    for column in (source, target):
         counts = Counter(value for value in column.values if value is not None)
         seen.update(counts)
         levels |= {level for level, count in counts.items() if count >= RARE * len(column.values)}
     kept = sorted(sorted(levels), key=lambda level: -seen[level])[:MOST_LEVELS]
-    missing = any(value is None for column in (one, other) for value in column.values)
+    missing = any(value is None for column in (source, target) for value in column.values)
     pooled = 1 - sum(seen[level] for level in kept) / max(1, seen.total())
-    text = _text_encoder(one, other) if pooled > POOLED and len(seen) > MOST_LEVELS else None
+    text = None
+    if pooled > POOLED and len(seen) > MOST_LEVELS:
+        text = _text_encoder(name, np.concatenate([source.values, target.values]))
     if text is not None:
-        return ColumnCode(one.name, "text", 0.0, missing, text=text)
-    return ColumnCode(one.name, "category", 0.0, missing, tuple(sorted(kept)), len(seen) > len(kept))
+        return ColumnCode(name, "text", 0.0, missing, text=text)
+    return ColumnCode(name, "category", 0.0, missing, tuple(sorted(kept)), len(seen) > len(kept))
 
 
-def _text_encoder(one: Column, other: Column) -> Any:
+def _text_encoder(name: str, text: NDArray[Any]) -> Any:
     """skrub's encoder of short texts, fitted on both domains; None where skrub is not installed."""
     try:
         from skrub import StringEncoder
     except ImportError:
         return None
-    text = np.concatenate([one.values, other.values])
     encoder = StringEncoder(n_components=TEXT_FEATURES, random_state=0)
-    encoder.fit_transform(_series(one.name, text))
+    encoder.fit_transform(_series(name, text))
     return encoder
 
 

@@ -22,9 +22,24 @@ KINDS = ("number", "boolean", "date", "category")
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Named values: floats with NaN where missing, or for a category text with None where missing.
+    """A named column.
 
-    Dates are days since 1970, booleans 0 and 1.
+    Attributes
+    ----------
+    name : str
+        Its name.
+    kind : {"number", "boolean", "date", "category"}
+        What its values are.
+    values : array
+        Floats with NaN where a value is missing (dates are days since 1970, booleans 0 and 1); for a category text,
+        with None where missing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from steelyard.tables import Column
+    >>> Column("age", "number", np.array([31.0, np.nan])).present()
+    array([ True, False])
     """
 
     name: str
@@ -44,7 +59,23 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A table of named columns."""
+    """A table of named columns.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        The columns, in order.
+    n_rows : int
+        Number of rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from steelyard.tables import as_frame
+    >>> frame = as_frame(np.zeros((3, 2)))
+    >>> frame.names, len(frame)
+    (['x0', 'x1'], 3)
+    """
 
     columns: tuple[Column, ...]
     n_rows: int
@@ -75,10 +106,28 @@ class Frame:
 
 
 def as_frame(table: Any) -> Frame:
-    """A `Frame` of a data frame (pandas, polars, Arrow), an array, or a frame."""
+    """Convert a table to a `Frame`.
+
+    Parameters
+    ----------
+    table : data frame (pandas, polars, Arrow), two-dimensional array, or Frame
+        The table; columns of an array are called x0, x1, …
+
+    Returns
+    -------
+    Frame
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from steelyard.tables import as_frame
+    >>> as_frame(np.array([[1.0, 2.0]]))["x1"].values
+    array([2.])
+    """
     if isinstance(table, Frame):
         return table
     import narwhals as nw
+    import pyarrow as pa
 
     try:
         data = nw.from_native(table, eager_only=True)
@@ -86,18 +135,19 @@ def as_frame(table: Any) -> Frame:
         return _from_array(table)
     names = [str(name) for name in data.columns]
     check_names(names, "The table")
-    columns = [from_arrow(name, _series_to_arrow(data, i)) for i, name in enumerate(names)]
+    columns = []
+    for i, name in enumerate(names):
+        try:
+            columns.append(from_arrow(name, data[:, i].to_arrow()))
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # an object column of several types
+            columns.append(_as_text(name, data[:, i].to_list()))
     return Frame(tuple(columns), len(data))
 
 
-def _series_to_arrow(data: Any, place: int) -> Any:
-    import pyarrow as pa
-
-    series = data[:, place]
-    try:
-        return series.to_arrow()
-    except (pa.ArrowInvalid, pa.ArrowTypeError):  # an object column of several types: text says all of them
-        return pa.array([None if value is None or value != value else str(value) for value in series.to_list()])
+def _as_text(name: str, values: list[Any]) -> Column:
+    """A category of values of any types."""
+    text = [None if value is None or value != value else str(value) for value in values]
+    return Column(name, "category", np.array(text, dtype=object))
 
 
 def _from_array(table: Any) -> Frame:
@@ -121,8 +171,7 @@ def _from_objects(name: str, values: NDArray[Any]) -> Column:
     try:
         return from_arrow(name, pa.array(values.tolist(), from_pandas=True))
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        text = [None if value is None or value != value else str(value) for value in values]
-        return Column(name, "category", np.array(text, dtype=object))
+        return _as_text(name, values.tolist())
 
 
 def check_names(names: list[str], where: str) -> None:

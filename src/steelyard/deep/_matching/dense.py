@@ -1,4 +1,4 @@
-"""Kernel mean matching of mini-batches: many small problems at once, on any device."""
+"""Kernel mean matching with PyTorch: many small dense problems at once, on any device."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ CVXOPT_GAP, CVXOPT_RELATIVE_GAP, CVXOPT_RESIDUAL = 1e-7, 1e-6, 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Problems:
-    """P problems min ½xᵀKx − κᵀx over 0 ≤ x ≤ B, low ≤ Σx ≤ high, with rows that are only there to fill the batch."""
+    """P problems min ½xᵀKx − κᵀx over 0 ≤ x ≤ B, low ≤ Σx ≤ high, some of whose rows may be padding."""
 
-    kernel: Tensor  # (P, n, n), the ridge included
+    kernel: Tensor  # (P, n, n), with λ on the diagonal
     linear: Tensor  # κ, (P, n)
-    real: Tensor  # (P, n), 1 for rows that exist, 0 for fillers
+    real: Tensor  # (P, n), 1 for real rows, 0 for padding
     w_max: float
     low: Tensor  # (P,)
     high: Tensor
 
 
-def squared_distances(one: Tensor, other: Tensor) -> Tensor:
+def squared_distances(rows: Tensor, others: Tensor) -> Tensor:
     """(P, n, m) from (P, n, d) and (P, m, d)."""
-    if one.shape[-1] == 1:
-        return (one - other.mT).square()
-    return torch.cdist(one, other, compute_mode="donot_use_mm_for_euclid_dist").square()
+    if rows.shape[-1] == 1:
+        return (rows - others.mT).square()
+    return torch.cdist(rows, others, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
 def pose(
@@ -40,103 +40,48 @@ def pose(
     gamma: Tensor,
     *,
     w_max: float,
-    ridge: float,
+    reg: float,
     real: Tensor | None = None,
     validation_real: Tensor | None = None,
 ) -> Problems:
     """The problems of training rows (P, n, d) and validation rows (P, m, d), in float64.
 
-    A filler row has no kernel value with any other and 1 for its linear term: it rests at 1 and touches nothing.
+    A padding row has kernel value zero with every other row and linear term 1: its solution is 1, and it does not
+    affect the others.
     """
     train, validation, gamma = train.double(), validation.double(), gamma.double()
-    here = torch.ones(train.shape[:2], dtype=train.dtype, device=train.device) if real is None else real.double()
-    there = (
-        torch.ones(validation.shape[:2], dtype=train.dtype, device=train.device)
-        if validation_real is None
-        else validation_real.double()
+    mask, validation_mask = (
+        torch.ones(rows.shape[:2], dtype=train.dtype, device=train.device) if given is None else given.double()
+        for rows, given in ((train, real), (validation, validation_real))
     )
     kernel = torch.exp(-gamma[:, None, None] * squared_distances(train, train))
-    kernel = kernel * here[:, :, None] * here[:, None, :]
+    kernel = kernel * mask[:, :, None] * mask[:, None, :]
     diagonal = torch.diagonal(kernel, dim1=1, dim2=2)
-    diagonal.copy_(1 + ridge * here)
-    n, m = here.sum(dim=1), there.sum(dim=1)
+    diagonal.copy_(1 + reg * mask)
+    n, m = mask.sum(dim=1), validation_mask.sum(dim=1)
     across = torch.exp(-gamma[:, None, None] * squared_distances(train, validation))
-    linear = (n / m.clamp(min=1))[:, None] * torch.einsum("pnm,pm->pn", across, there)
-    linear = torch.where(here > 0, linear, torch.ones_like(linear))
-    room = (n.sqrt() - 1) / n.sqrt().clamp(min=1)
-    room = torch.where(n > 1, room, torch.full_like(n, 0.5))  # one row has weight one, whatever is found here
-    low, high = (torch.where(n > 0, n * (1 + sign * room), torch.full_like(n, sign)) for sign in (-1.0, 1.0))
-    return Problems(kernel, linear, here, w_max, low, high)
+    linear = (n / m.clamp(min=1))[:, None] * torch.einsum("pnm,pm->pn", across, validation_mask)
+    linear = torch.where(mask > 0, linear, torch.ones_like(linear))
+    slack = (n.sqrt() - 1) / n.sqrt().clamp(min=1)
+    slack = torch.where(n > 1, slack, torch.full_like(n, 0.5))  # a single row gets weight one in any case
+    low, high = (torch.where(n > 0, n * (1 + sign * slack), torch.full_like(n, sign)) for sign in (-1.0, 1.0))
+    return Problems(kernel, linear, mask, w_max, low, high)
 
 
 def solve(problems: Problems, tol: float = TOLERANCE) -> Tensor:
-    """Weights (P, n) by a primal-dual interior point, all problems in step."""
-    return _solve(problems, _start(problems), lambda state: _residuals(problems, state), tol)
+    """Weights (P, n) by a primal-dual interior point that iterates all problems together.
 
-
-def solve_as_cvxopt(problems: Problems) -> Tensor:
-    """The weights at which cvxopt stops with its settings as they come; of problems that have no fillers.
-
-    With a kernel as wide as the authors' many weights are within its tolerance of the optimum, and where it comes from
-    decides. It takes Mehrotra's steps from the least sum of the objective and half the squares of all rooms. That may
-    lie outside of the constraints, which are all relaxed by as much as it takes and tightened by each step's share.
+    It starts with all weights one, or B/2 if that is less, and multipliers whose products with their slacks are equal.
     """
-    return _solve(problems, _cvxopt_start(problems), lambda state: _cvxopt_residuals(problems, state), 1.0)
-
-
-def _solve(problems: Problems, state: _Point, look: Callable[[_Point], _Residuals], tol: float) -> Tensor:
-    for _ in range(MAX_ITER):
-        residuals = look(state)
-        if bool((residuals.error <= tol).all()):
-            break
-        state = _step(problems, state, residuals, tol)
-    alone = problems.real.sum(dim=1, keepdim=True) <= 1
-    return torch.where(alone, torch.ones_like(state.x), state.x) * problems.real
-
-
-@dataclass(frozen=True, eq=False)
-class _Point:
-    """x, its sum, and the multipliers of x ≥ 0, x ≤ B, Σx ≥ low, Σx ≤ high and of the sum itself.
-
-    A step, too: the changes of all these.
-    """
-
-    x: Tensor
-    total: Tensor
-    at_zero: Tensor
-    at_upper: Tensor
-    at_low: Tensor
-    at_high: Tensor
-    nu: Tensor
-    relaxed: Tensor  # by how much every constraint is, while the start is still felt
-
-
-@dataclass(frozen=True, eq=False)
-class _Residuals:
-    product: Tensor  # Kx
-    stationarity: Tensor
-    slab: Tensor
-    total: Tensor
-    mu: Tensor
-    error: Tensor  # the worst of gap and residuals, relative to the objective or to their tolerances
-
-
-def _rooms(p: Problems, x: Tensor, total: Tensor, relaxed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What is left of x ≥ 0, x ≤ B, Σx ≥ low and Σx ≤ high."""
-    wide = relaxed[:, None]
-    return x + wide, p.w_max - x + wide, total - p.low + relaxed, p.high - total + relaxed
-
-
-def _start(p: Problems) -> _Point:
-    """All weights one (less where B is no more than that); multipliers whose products with their rooms are alike."""
+    p = problems
     level = min(1.0, p.w_max / 2)
     x = torch.full_like(p.linear, level)
     total = (x * p.real).sum(dim=1)
-    # Inside the slab, whatever the level.
+    # Strictly inside the slab, for any level.
     total = torch.minimum(torch.maximum(total, p.low + 0.1 * (p.high - p.low)), p.high - 0.1 * (p.high - p.low))
     gradient = torch.einsum("pnm,pm->pn", p.kernel, x) - p.linear
     size = gradient.abs().mean(dim=1) + 1e-3
-    return _Point(
+    start = _Point(
         x,
         total,
         gradient.clamp(min=0) + size[:, None],
@@ -146,33 +91,96 @@ def _start(p: Problems) -> _Point:
         torch.zeros_like(total),
         torch.zeros_like(total),
     )
+    return _solve(p, start, lambda state: _residuals(p, state), tol)
+
+
+def solve_as_cvxopt(problems: Problems) -> Tensor:
+    """The weights at which cvxopt stops with its default settings; for problems without padding.
+
+    With a kernel as wide as the authors', many weights are within its tolerance of the optimum, and the starting point
+    decides which are found. cvxopt makes Mehrotra's steps from the minimum of the objective plus half the sum of
+    squares of all constraint slacks. That point may violate the constraints; they are all relaxed by the amount needed,
+    and tightened in proportion to each step.
+    """
+    p, n = problems, problems.linear.shape[1]
+
+    def relative_to_tolerances(s: _Point) -> _Residuals:
+        """Residuals with an error of at most one where cvxopt would stop."""
+        found = _residuals(p, s)
+        objective = (s.x * (found.product / 2 - p.linear)).sum(dim=1).abs()
+        gap = found.mu * (2 * n + 2) / (CVXOPT_RELATIVE_GAP * objective).clamp(min=CVXOPT_GAP)
+        slope = found.stationarity.norm(dim=1) / p.linear.norm(dim=1).clamp(min=1)
+        sides = (n * p.w_max**2 + p.low.square() + p.high.square()).sqrt().clamp(min=1)
+        outside = s.relaxed * (2 * n + 2) ** 0.5 / sides
+        return replace(found, error=torch.maximum(gap, torch.maximum(slope, outside) / CVXOPT_RESIDUAL))
+
+    return _solve(p, _cvxopt_start(p), relative_to_tolerances, 1.0)
+
+
+def _solve(problems: Problems, state: _Point, measure: Callable[[_Point], _Residuals], tol: float) -> Tensor:
+    """Mehrotra's predictor and corrector until every error is at most `tol`; solved problems are not changed."""
+    for _ in range(MAX_ITER):
+        residuals = measure(state)
+        if bool((residuals.error <= tol).all()):
+            break
+        newton, mu = _Newton(problems, state, residuals), residuals.mu
+        predictor = newton.direction(torch.zeros_like(mu), None)
+        after = _complementarity(problems, _moved(state, predictor, newton.longest(predictor)))
+        corrector = newton.direction((after / mu) ** 3 * mu, predictor)
+        length = newton.longest(corrector, 0.99)
+        # Not finite: the Newton system is beyond double precision, so this problem stops.
+        usable = (residuals.error > tol) & torch.isfinite(corrector.x).all(dim=1)
+        state = _moved(state, corrector, torch.where(usable, length, torch.zeros_like(length)))
+    single = problems.real.sum(dim=1, keepdim=True) <= 1
+    return torch.where(single, torch.ones_like(state.x), state.x) * problems.real
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """x, its sum, and the multipliers of x ≥ 0, x ≤ B, Σx ≥ low, Σx ≤ high and of the sum itself.
+
+    Also used for a step: the changes of all of these.
+    """
+
+    x: Tensor
+    total: Tensor
+    at_zero: Tensor
+    at_upper: Tensor
+    at_low: Tensor
+    at_high: Tensor
+    nu: Tensor
+    relaxed: Tensor  # amount by which every constraint is relaxed, if the start violated one
+
+
+@dataclass(frozen=True, eq=False)
+class _Residuals:
+    product: Tensor  # Kx
+    stationarity: Tensor
+    slab: Tensor
+    total: Tensor
+    mu: Tensor
+    error: Tensor  # largest of gap and residuals, relative to the objective or to their tolerances
+
+
+def _slacks(p: Problems, x: Tensor, total: Tensor, relaxed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Slacks of x ≥ 0, x ≤ B, Σx ≥ low and Σx ≤ high."""
+    wide = relaxed[:, None]
+    return x + wide, p.w_max - x + wide, total - p.low + relaxed, p.high - total + relaxed
 
 
 def _cvxopt_start(p: Problems) -> _Point:
-    """The least sum of the objective and half the squares of all rooms; their negatives, raised, as multipliers."""
+    """Minimum of the objective plus half the squares of all slacks; multipliers are a constant minus the slacks."""
     n = p.linear.shape[1]
     matrix = p.kernel + 2 * torch.eye(n, dtype=p.kernel.dtype, device=p.kernel.device) + 2
     x = torch.linalg.solve(matrix, p.linear + p.w_max + (p.low + p.high)[:, None])
     total, none = x.sum(dim=1), torch.zeros_like(p.low)
-    rooms = _rooms(p, x, total, none)
-    together = torch.cat([room.reshape(len(x), -1) for room in rooms], dim=1)
+    slacks = _slacks(p, x, total, none)
+    together = torch.cat([slack.reshape(len(x), -1) for slack in slacks], dim=1)
     least, most = together.amin(dim=1), 1 + together.amax(dim=1)
-    at_zero, at_upper, at_low, at_high = (most.reshape(-1, *[1] * (room.ndim - 1)) - room for room in rooms)
+    at_zero, at_upper, at_low, at_high = (most.reshape(-1, *[1] * (slack.ndim - 1)) - slack for slack in slacks)
     return _Point(
         x, total, at_zero, at_upper, at_low, at_high, at_high - at_low, torch.where(least <= 0, 1 - least, none)
     )
-
-
-def _cvxopt_residuals(p: Problems, s: _Point) -> _Residuals:
-    """With an error of one or less where cvxopt would stop."""
-    found, n = _residuals(p, s), p.linear.shape[1]
-    objective = (s.x * (found.product / 2 - p.linear)).sum(dim=1).abs()
-    gap = found.mu * (2 * n + 2) / (CVXOPT_RELATIVE_GAP * objective).clamp(min=CVXOPT_GAP)
-    slope = found.stationarity.norm(dim=1) / p.linear.norm(dim=1).clamp(min=1)
-    sides = (n * p.w_max**2 + p.low.square() + p.high.square()).sqrt().clamp(min=1)
-    outside = s.relaxed * (2 * n + 2) ** 0.5 / sides
-    error = torch.maximum(gap, torch.maximum(slope, outside) / CVXOPT_RESIDUAL)
-    return replace(found, error=error)
 
 
 def _residuals(p: Problems, s: _Point) -> _Residuals:
@@ -182,28 +190,16 @@ def _residuals(p: Problems, s: _Point) -> _Residuals:
     total = (s.x * p.real).sum(dim=1) - s.total
     mu = _complementarity(p, s)
     objective = (s.x * (product / 2 - p.linear)).sum(dim=1).abs().clamp(min=1)
-    # A residual is worth what it moves the objective by, at weights of one.
+    # A residual counts as the change of the objective it causes at weights of one.
     worst = torch.maximum(stationarity.abs().sum(dim=1), (slab * s.total).abs())
     worst = torch.maximum(worst, (total * s.nu).abs() + total.abs() / s.total.clamp(min=1e-30) * 1e-2)
     error = torch.maximum(mu * (2 * p.linear.shape[1] + 2), worst) / objective
     return _Residuals(product, stationarity, slab, total, mu, error)
 
 
-def _step(p: Problems, s: _Point, r: _Residuals, tol: float) -> _Point:
-    """Mehrotra's predictor and corrector; a problem that is solved stays where it is."""
-    newton = _Newton(p, s, r)
-    predictor = newton.direction(torch.zeros_like(r.mu), None)
-    after = _complementarity(p, _moved(s, predictor, newton.longest(predictor)))
-    corrector = newton.direction((after / r.mu) ** 3 * r.mu, predictor)
-    length = newton.longest(corrector, 0.99)
-    # NaN: the barrier spans more digits than there are, so this is as far as it goes.
-    usable = (r.error > tol) & torch.isfinite(corrector.x).all(dim=1)
-    return _moved(s, corrector, torch.where(usable, length, torch.zeros_like(length)))
-
-
 def _complementarity(p: Problems, s: _Point) -> Tensor:
-    """Mean product of a constraint's room and its multiplier, of each problem."""
-    over, room, above, below = _rooms(p, s.x, s.total, s.relaxed)
+    """Mean product of slack and multiplier over the constraints of each problem."""
+    over, room, above, below = _slacks(p, s.x, s.total, s.relaxed)
     total = (over * s.at_zero + room * s.at_upper).sum(dim=1) + above * s.at_low + below * s.at_high
     return total / (2 * p.linear.shape[1] + 2)
 
@@ -213,22 +209,22 @@ class _Newton:
 
     def __init__(self, p: Problems, s: _Point, r: _Residuals) -> None:
         self.p, self.s, self.r = p, s, r
-        self.over, self.room, self.above, self.below = _rooms(p, s.x, s.total, s.relaxed)
+        self.over, self.room, self.above, self.below = _slacks(p, s.x, s.total, s.relaxed)
         diagonal = s.at_zero / self.over + s.at_upper / self.room
         self.factor = torch.linalg.cholesky_ex(p.kernel + torch.diag_embed(diagonal)).L
         self.of_ones = torch.cholesky_solve(p.real[:, :, None], self.factor)[:, :, 0]
         self.stiffness = (self.of_ones * p.real).sum(dim=1)
         self.slope = s.at_low / self.above + s.at_high / self.below
 
-    def direction(self, goal: Tensor, before: _Point | None) -> _Point:
-        """The step toward complementarity `goal`, corrected for the second order of the predictor's step."""
+    def direction(self, aim: Tensor, before: _Point | None) -> _Point:
+        """The step toward complementarity `aim`, corrected for the second order of the predictor's step."""
         s, r = self.s, self.r
         second = (0.0, 0.0, 0.0, 0.0) if before is None else _second_order(before)
         wide, relaxed = s.relaxed[:, None], s.relaxed
-        to_zero = (goal[:, None] - second[0] + wide * s.at_zero) / self.over - s.at_zero
-        to_upper = (goal[:, None] - second[1] + wide * s.at_upper) / self.room - s.at_upper
-        to_low = (goal - second[2] + relaxed * s.at_low) / self.above - s.at_low
-        to_high = (goal - second[3] + relaxed * s.at_high) / self.below - s.at_high
+        to_zero = (aim[:, None] - second[0] + wide * s.at_zero) / self.over - s.at_zero
+        to_upper = (aim[:, None] - second[1] + wide * s.at_upper) / self.room - s.at_upper
+        to_low = (aim - second[2] + relaxed * s.at_low) / self.above - s.at_low
+        to_high = (aim - second[3] + relaxed * s.at_high) / self.below - s.at_high
         right = torch.cholesky_solve((to_zero - to_upper - r.stationarity)[:, :, None], self.factor)[:, :, 0]
         slab_right = to_low - to_high - r.slab
         # Eliminating x leaves one equation for the sum.
@@ -248,7 +244,7 @@ class _Newton:
         )
 
     def longest(self, step: _Point, share: float = 1.0) -> Tensor:
-        """Share of the longest step of each problem that leaves every room and multiplier non-negative, one at most."""
+        """`share` of the longest step that keeps all slacks and multipliers non-negative, at most one; per problem."""
         s = self.s
         d_over, d_room, d_above, d_below = _changes(step)
         shrink = torch.stack(
@@ -267,7 +263,7 @@ class _Newton:
 
 
 def _changes(step: _Point) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of the rooms of x ≥ 0, x ≤ B, Σx ≥ low and Σx ≤ high, by a step."""
+    """Changes of the slacks of x ≥ 0, x ≤ B, Σx ≥ low and Σx ≤ high in a step."""
     wide = step.relaxed[:, None]
     return step.x + wide, wide - step.x, step.total + step.relaxed, step.relaxed - step.total
 

@@ -1,12 +1,12 @@
-"""Kernel mean matching of mini-batches on a GPU, in Triton: one program a problem, and nothing goes by the host.
+"""Kernel mean matching of mini-batches on a GPU, in Triton: one program per problem, and the host never waits.
 
 For losses the algorithm is that of `line`: a factor of the kernel of small rank, then the interior point of
-`kernel_solver` with Woodbury. After a first call, which compiles, all of it can be captured in a CUDA graph. With
-TRITON_INTERPRET=1 it runs on a CPU.
+`triton_solver` with Woodbury's formula. After the first call, which compiles, all of it can be captured in a CUDA
+graph. With TRITON_INTERPRET=1 it runs on a CPU.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
-# What Triton compiles has no types that mypy could check.
+# Functions that Triton compiles have no types that mypy could check.
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from torch import Tensor
 
 from steelyard.deep._matching.triton_solver import BLOCK, interior_point
 
-# Nodes of a line's factor stand this far apart in widths of the kernel, and this many are beyond either end of the
-# losses: what the factor leaves out of the kernel is then below 2e-7, and far less but at the ends.
+# Distance between nodes of the factor in kernel widths, and number of nodes beyond each end of the losses: the error of
+# the kernel is then below 2e-7, and much less except at the ends.
 SPACING, BEYOND = tl.constexpr(0.5), tl.constexpr(2)
-# A factor has this many rows at most; one of them is the slab's.
+# Most rows of a factor; one of them is for the constraint on the sum.
 MOST_ROWS = tl.constexpr(64)
 INFINITE = tl.constexpr(0x7F800000)  # its bits as a float32
 
@@ -36,28 +36,27 @@ def match_lines(
     is_gamma: bool,
     narrowest: float,
     w_max: float,
-    ridge: float,
+    reg: float,
     as_cvxopt: bool,
 ) -> Tensor:
-    """Weights of P training batches of losses (P, n) that make them look like the validation batches (P, m).
+    """Weights of P training batches of losses (P, n) that match the validation batches (P, m).
 
-    They solve min ½wᵀKw − κᵀw over 0 ≤ w ≤ B and a mean within ε of one: K is exp(−γ(z − z')²) of the training losses
-    plus the ridge, κ that kernel to the validation losses, summed and times n/m, ε = (√n − 1)/√n. Where the losses
-    span more than 29 widths of the kernel no factor is small, and a dense solver takes milliseconds.
+    They solve the problem of this package. Where the losses span more than 29 kernel widths there is no factor of small
+    rank, and the dense solver takes milliseconds.
 
     Parameters
     ----------
     train, validation : float32 or float64, at most 1024 columns
     quantile : of the distances within a training batch
-    is_gamma : whether that quantile is γ itself, or a width σ with γ = 1/(2σ²), or σ = 1 where it is zero
-    narrowest : σ is at least so much of the range of the training losses
+    is_gamma : whether that quantile is γ itself, or a width σ with γ = 1/(2σ²); σ = 1 where it is zero
+    narrowest : least σ, as a share of the range of the training losses
     w_max : B
-    ridge : what is added to the diagonal of K
-    as_cvxopt : whether to start and stop where cvxopt does, see `matching.solve_as_cvxopt`
+    reg : λ, added to the diagonal of K
+    as_cvxopt : whether to start and stop where cvxopt does, see `dense.solve_as_cvxopt`
 
     Returns
     -------
-    weights : (P, n), float64; NaN for a problem with NaN in it
+    weights : (P, n), float64; NaN for a problem that contains NaN
     """
     train, validation = train.double().contiguous(), validation.double().contiguous()
     (p, n), m = train.shape, validation.shape[1]
@@ -80,7 +79,7 @@ def match_lines(
             scratch,
             n,
             w_max,
-            ridge,
+            reg,
             as_cvxopt,
             is_narrow,
             size,
@@ -92,44 +91,44 @@ def match_lines(
 def match_classes(
     train: Tensor,
     validation: Tensor,
-    here: Tensor,
-    there: Tensor,
+    members: Tensor,
+    validation_members: Tensor,
     *,
     quantile: float,
     is_gamma: bool,
     w_max: float,
-    ridge: float,
+    reg: float,
 ) -> Tensor:
-    """Weights (C, n) that make the training rows of each class look like its validation rows; zero outside the class.
+    """Weights (C, n) that match the training rows of each class to its validation rows; zero outside the class.
 
-    The problem is that of `match_lines`, with the rows of the class alone. The solver is dense: its time grows with
-    the cube of a class's training rows.
+    The problem is that of `match_lines` for the rows of the class. The solver is dense: its time grows with the cube of
+    the number of training rows in a class.
 
     Parameters
     ----------
     train, validation : features of shape (n, d) and (m, d), at most 1024 rows
-    here, there : which rows are of a class, boolean, of shape (C, n) and (C, m)
-    quantile, is_gamma, w_max, ridge : as for `match_lines`
+    members, validation_members : which rows belong to each class, boolean, of shape (C, n) and (C, m)
+    quantile, is_gamma, w_max, reg : as for `match_lines`
     """
     train, validation = train.double(), validation.double()
-    (c, n), size = here.shape, _padded(len(train))
+    (c, n), size = members.shape, _padded(len(train))
     apart = torch.cdist(train, train, compute_mode="donot_use_mm_for_euclid_dist")
     across = torch.cdist(train, validation, compute_mode="donot_use_mm_for_euclid_dist")
-    member = here.to(torch.int8).contiguous()
+    member = members.to(torch.int8).contiguous()
     gamma = _gammas(apart, member, quantile=quantile, is_gamma=is_gamma, narrowest=0.0)
     kernel = torch.exp(-gamma[:, None, None] * across.square())
-    linear = torch.einsum("cnm,cm->cn", kernel, there.double())
-    linear = linear * (here.sum(dim=1) / there.sum(dim=1).clamp(min=1))[:, None]
+    linear = torch.einsum("cnm,cm->cn", kernel, validation_members.double())
+    linear = linear * (members.sum(dim=1) / validation_members.sum(dim=1).clamp(min=1))[:, None]
     order = member.argsort(dim=1, descending=True, stable=True)
     weights, scratch = torch.zeros_like(linear), train.new_empty(c, 2 * size + BLOCK.value + 1, size)
     _match_class[(c,)](
-        apart, member, order, gamma, linear, weights, scratch, n, w_max, ridge, size, num_warps=max(8, size // 64)
+        apart, member, order, gamma, linear, weights, scratch, n, w_max, reg, size, num_warps=max(8, size // 64)
     )
     return weights
 
 
 def _gammas(source: Tensor, member: Tensor | None, *, quantile: float, is_gamma: bool, narrowest: float) -> Tensor:
-    """γ of losses (P, n), or of the classes with these members (C, n) by the distances (n, n) of their rows."""
+    """γ of losses (P, n), or of classes with these members (C, n) from the distances (n, n) between rows."""
     n = source.shape[1]
     gamma = source.new_empty(len(source) if member is None else len(member))
     _find_gamma[(len(gamma),)](source, member, gamma, n, quantile, is_gamma, narrowest, _padded(n), num_warps=32)
@@ -142,7 +141,7 @@ def _padded(n: int) -> int:
 
 @functools.cache
 def _node_root(device: torch.device) -> Tensor:
-    """L⁻¹ where LLᵀ is the kernel of the most nodes; that of fewer is its leading block."""
+    """L⁻¹ where LLᵀ is the kernel between the most nodes; for fewer nodes it is the leading block."""
     at = SPACING.value * np.arange(MOST_ROWS.value)
     root = np.linalg.cholesky(np.exp(-0.5 * (at[:, None] - at) ** 2))
     return torch.tensor(np.linalg.inv(root), device=device)
@@ -171,26 +170,26 @@ def _find_gamma(
     place = quantile * (n_pairs - 1).to(tl.float64)
     k = place.to(tl.int32)
     strip: tl.constexpr = min(N // 2, 32768 // N)
-    near = _distances(source, member, n, 0, N, strip)
-    # The bits of positive numbers are in their order, so these can be bisected: a distance is found where exactly k
-    # are no greater than `low`, and as good as found, among ties, where it is known to 1e-6.
+    first_bits = _distances(source, member, n, 0, N, strip)
+    # The bits of positive floats have the order of the numbers, so they can be bisected: the distance is found where
+    # exactly k are at most `low`, and among ties where it is known to 1e-6.
     low, high, below = -1, INFINITE, 0
     while (high - low > 8) & (below != k):
         middle = low + (high - low) // 2
-        count = tl.sum(_no_greater(near, middle))
+        count = tl.sum(_no_greater(first_bits, middle))
         if strip < N // 2:
             for first in range(strip, n // 2, strip):
                 count += tl.sum(_no_greater(_distances(source, member, n, first, N, strip), middle))
         is_high = count > k
         low, high = tl.where(is_high, low, middle), tl.where(is_high, middle, high)
         below = tl.where(is_high, below, count)
-    high = tl.min(tl.where(near > low, near, INFINITE))
+    high = tl.min(tl.where(first_bits > low, first_bits, INFINITE))
     if strip < N // 2:
         for first in range(strip, n // 2, strip):
             more = _distances(source, member, n, first, N, strip)
             high = tl.minimum(high, tl.min(tl.where(more > low, more, INFINITE)))
-    count = tl.sum(_no_greater(near, high))
-    after = tl.min(tl.where(near > high, near, INFINITE))
+    count = tl.sum(_no_greater(first_bits, high))
+    after = tl.min(tl.where(first_bits > high, first_bits, INFINITE))
     if strip < N // 2:
         for first in range(strip, n // 2, strip):
             more = _distances(source, member, n, first, N, strip)
@@ -212,7 +211,7 @@ def _find_gamma(
 
 @triton.jit
 def _no_greater(bits, limit):
-    """1 or 0, by the sign of a difference: cheaper than by comparing."""
+    """1 or 0 by the sign of a difference, which is cheaper than a comparison."""
     return 1 + ((limit - bits) >> 31)
 
 
@@ -220,17 +219,17 @@ def _no_greater(bits, limit):
 def _distances(source, member, n, first, N: tl.constexpr, strip: tl.constexpr):
     """Bits of the distances, as float32, of pairs that are first + 1 and up to `strip` more places apart.
 
-    Places are counted around a circle, so each pair is met once; infinite where there is none.
+    Places are counted modulo n, so each pair occurs once; infinite where there is no pair.
     """
-    apart, here = first + 1 + tl.arange(0, strip)[:, None], tl.arange(0, N)[None, :]
-    there = here + apart
-    there = tl.where(there < n, there, there - n)
-    is_pair = (here < n) & ((2 * apart < n) | ((2 * apart == n) & (here < apart)))
+    apart, left = first + 1 + tl.arange(0, strip)[:, None], tl.arange(0, N)[None, :]
+    right = left + apart
+    right = tl.where(right < n, right, right - n)
+    is_pair = (left < n) & ((2 * apart < n) | ((2 * apart == n) & (left < apart)))
     if member is None:
-        distance = tl.abs(tl.load(source + here, here < n) - tl.load(source + there, is_pair))
+        distance = tl.abs(tl.load(source + left, left < n) - tl.load(source + right, is_pair))
     else:
-        distance = tl.load(source + here * n + there, is_pair)
-        is_pair &= (tl.load(member + here, here < n, 0) * tl.load(member + there, is_pair, 0)) > 0
+        distance = tl.load(source + left * n + right, is_pair)
+        is_pair &= (tl.load(member + left, left < n, 0) * tl.load(member + right, is_pair, 0)) > 0
     return tl.where(is_pair, distance, float("inf")).to(tl.float32).to(tl.int32, bitcast=True)
 
 
@@ -240,13 +239,13 @@ def _factor_line(train, validation, gamma, node_root, linear, factors, n, m, N: 
     problem = tl.program_id(0)
     rows, others = tl.program_id(1) * 16 + tl.arange(0, 16), tl.arange(0, M)
     rate = tl.load(gamma + problem)
-    here = tl.load(train + problem * n + rows, rows < n)
-    there = tl.load(validation + problem * m + others, others < m)
-    apart = here[:, None] - there[None, :]
+    losses = tl.load(train + problem * n + rows, rows < n)
+    validation_losses = tl.load(validation + problem * m + others, others < m)
+    apart = losses[:, None] - validation_losses[None, :]
     kernel = tl.where(others[None, :] < m, tl.exp(-rate * apart * apart), 0.0)
     tl.store(linear + problem * n + rows, tl.sum(kernel, axis=1) * n.to(tl.float64) / m, rows < n)
     middle, nodes = _span(train + problem * n, rate, n, N)
-    places = tl.sqrt(2 * rate) * (here - middle)
+    places = tl.sqrt(2 * rate) * (losses - middle)
     to = factors + problem * MOST_ROWS * N + rows
     if nodes <= 15:
         _store_columns(places, rows < n, node_root, to, N, 16)
@@ -258,7 +257,7 @@ def _factor_line(train, validation, gamma, node_root, linear, factors, n, m, N: 
 
 @triton.jit
 def _span(losses, rate, n, N: tl.constexpr):
-    """The middle of the losses, and how many nodes it takes to span them; a lot if that is not known."""
+    """The middle of the losses, and how many nodes span them; NaN, which no limit admits, for NaN losses."""
     rows = tl.arange(0, N)
     values = tl.load(losses + rows, rows < n)
     low, high = tl.min(tl.where(rows < n, values, float("inf"))), tl.max(tl.where(rows < n, values, float("-inf")))
@@ -286,14 +285,14 @@ def _match_line(
     scratch,
     n,
     w_max: tl.constexpr,
-    ridge: tl.constexpr,
+    reg: tl.constexpr,
     as_cvxopt: tl.constexpr,
     is_narrow: tl.constexpr,
     N: tl.constexpr,
 ):
-    """Weights of a problem, with as few nodes as its kernel's width allows, if its kernel is narrow or if it is not.
+    """Weights of a problem with as few nodes as its kernel width allows; of narrow kernels alone, or of all others.
 
-    The two are compiled apart because a narrow kernel wants more registers, which would slow the others down.
+    The two are compiled separately because narrow kernels need more registers, which would slow down the others.
     """
     problem, rows = tl.program_id(0), tl.arange(0, N)
     real = rows < n
@@ -306,24 +305,24 @@ def _match_line(
         if nodes <= 31:
             return
         if nodes <= 63:
-            tl.store(to, _by_nodes(factor, real, kappa, scratch, n, w_max, ridge, as_cvxopt, 64, N), real)
+            tl.store(to, _by_nodes(factor, real, kappa, scratch, n, w_max, reg, as_cvxopt, 64, N), real)
         else:
             places = tl.sqrt(2 * rate) * (tl.load(train + problem * n + rows, real, 0.0) - middle)
-            tl.store(to, _dense_line(places, real, kappa, scratch, n, w_max, ridge, as_cvxopt, N), real)
+            tl.store(to, _dense_line(places, real, kappa, scratch, n, w_max, reg, as_cvxopt, N), real)
     elif nodes <= 15:
-        tl.store(to, _by_nodes(factor, real, kappa, scratch, n, w_max, ridge, as_cvxopt, 16, N), real)
+        tl.store(to, _by_nodes(factor, real, kappa, scratch, n, w_max, reg, as_cvxopt, 16, N), real)
     elif nodes <= 31:
-        tl.store(to, _by_nodes(factor, real, kappa, scratch, n, w_max, ridge, as_cvxopt, 32, N), real)
+        tl.store(to, _by_nodes(factor, real, kappa, scratch, n, w_max, reg, as_cvxopt, 32, N), real)
 
 
 @triton.jit
-def _by_nodes(stored, real, kappa, scratch, n, w_max, ridge, as_cvxopt: tl.constexpr, R: tl.constexpr, N: tl.constexpr):
+def _by_nodes(stored, real, kappa, scratch, n, w_max, reg, as_cvxopt: tl.constexpr, R: tl.constexpr, N: tl.constexpr):
     """Weights through the factor of R − 1 nodes."""
     rows, columns = tl.arange(0, R), tl.arange(0, N)
     factor = tl.load(stored + rows[:, None] * N + columns[None, :])
     row_sums = _times_ones(factor)
-    ridges = tl.zeros_like(kappa) + ridge
-    return interior_point(factor, stored, row_sums, kappa, ridges, real, scratch, n, w_max, True, as_cvxopt)
+    regs = tl.zeros_like(kappa) + reg
+    return interior_point(factor, stored, row_sums, kappa, regs, real, scratch, n, w_max, True, as_cvxopt)
 
 
 @triton.jit
@@ -335,7 +334,7 @@ def _times_ones(factor):
 
 
 @triton.jit
-def _dense_line(places, real, kappa, scratch, n, w_max, ridge, as_cvxopt: tl.constexpr, N: tl.constexpr):
+def _dense_line(places, real, kappa, scratch, n, w_max, reg, as_cvxopt: tl.constexpr, N: tl.constexpr):
     """Weights without a factor."""
     memory, kernel = scratch + (N + BLOCK) * N, scratch + (N + BLOCK + 1) * N
     columns = tl.arange(0, N)
@@ -348,8 +347,8 @@ def _dense_line(places, real, kappa, scratch, n, w_max, ridge, as_cvxopt: tl.con
         value = tl.where((rows < n)[:, None] & real[None, :], tl.exp(-0.5 * apart * apart), 0.0)
         tl.store(kernel + rows[:, None] * N + columns[None, :], value)
         row_sums += tl.sum(value, axis=0)
-    ridges = tl.zeros_like(kappa) + ridge
-    return interior_point(row_sums, kernel, row_sums, kappa, ridges, real, scratch, n, w_max, False, as_cvxopt)
+    regs = tl.zeros_like(kappa) + reg
+    return interior_point(row_sums, kernel, row_sums, kappa, regs, real, scratch, n, w_max, False, as_cvxopt)
 
 
 @triton.jit
@@ -363,10 +362,10 @@ def _match_class(
     scratch,
     n,
     w_max: tl.constexpr,
-    ridge: tl.constexpr,
+    reg: tl.constexpr,
     N: tl.constexpr,
 ):
-    """Weights of a class, in as little memory as its rows need."""
+    """Weights of a class, in a matrix no larger than its rows need."""
     problem, rows = tl.program_id(0), tl.arange(0, N)
     size = tl.sum(tl.load(member + problem * n + rows, rows < n, 0).to(tl.int32))
     scratch += problem * (2 * N + BLOCK + 1) * N
@@ -375,15 +374,15 @@ def _match_class(
     if size == 1:
         tl.store(weights + tl.load(order), 1.0)
     elif size <= 32:
-        _dense_class(apart, order, rate, linear, weights, scratch, n, size, w_max, ridge, 32)
+        _dense_class(apart, order, rate, linear, weights, scratch, n, size, w_max, reg, 32)
     elif size <= 64:
-        _dense_class(apart, order, rate, linear, weights, scratch, n, size, w_max, ridge, 64)
+        _dense_class(apart, order, rate, linear, weights, scratch, n, size, w_max, reg, 64)
     else:
-        _dense_class(apart, order, rate, linear, weights, scratch, n, size, w_max, ridge, N)
+        _dense_class(apart, order, rate, linear, weights, scratch, n, size, w_max, reg, N)
 
 
 @triton.jit
-def _dense_class(apart, order, rate, linear, weights, scratch, n, size, w_max, ridge, N: tl.constexpr):
+def _dense_class(apart, order, rate, linear, weights, scratch, n, size, w_max, reg, N: tl.constexpr):
     """Weights of a class of `size` rows, which are the first in `order`."""
     kernel, columns = scratch + (N + BLOCK + 1) * N, tl.arange(0, N)
     real = columns < size
@@ -396,6 +395,6 @@ def _dense_class(apart, order, rate, linear, weights, scratch, n, size, w_max, r
         value = tl.where((rows < size)[:, None] & real[None, :], tl.exp(-rate * distance * distance), 0.0)
         tl.store(kernel + rows[:, None] * N + columns[None, :], value)
         row_sums += tl.sum(value, axis=0)
-    ridges = tl.zeros_like(kappa) + ridge
-    x = interior_point(row_sums, kernel, row_sums, kappa, ridges, real, scratch, size, w_max, False, False)
+    regs = tl.zeros_like(kappa) + reg
+    x = interior_point(row_sums, kernel, row_sums, kappa, regs, real, scratch, size, w_max, False, False)
     tl.store(weights + at, x, real)

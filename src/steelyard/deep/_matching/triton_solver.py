@@ -1,22 +1,22 @@
-"""Mehrotra's interior point for kernel mean matching, in Triton, with its state in registers; see `kernel`."""
+"""Mehrotra's interior point for kernel mean matching in Triton, with its state in registers; see `triton_kernels`."""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
-# What Triton compiles has no types that mypy could check.
+# Functions that Triton compiles have no types that mypy could check.
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from steelyard.deep._matching import dense as matching
+from steelyard.deep._matching import dense
 
-# Relative duality gap; the objective ends within a third of it of the optimum.
+# Relative duality gap; the objective is then within a third of it of the optimum.
 TOLERANCE = tl.constexpr(3e-7)
-GAP, RELATIVE_GAP = tl.constexpr(matching.CVXOPT_GAP), tl.constexpr(matching.CVXOPT_RELATIVE_GAP)
-RESIDUAL = tl.constexpr(matching.CVXOPT_RESIDUAL)
+GAP, RELATIVE_GAP = tl.constexpr(dense.CVXOPT_GAP), tl.constexpr(dense.CVXOPT_RELATIVE_GAP)
+RESIDUAL = tl.constexpr(dense.CVXOPT_RESIDUAL)
 MAX_ITER = tl.constexpr(40)
-PART = tl.constexpr(32)  # columns of a factor that are multiplied at a time
-BLOCK = tl.constexpr(32)  # of the dense solver
+PART = tl.constexpr(32)  # columns of a factor per matrix product
+BLOCK = tl.constexpr(32)  # rows per block of the dense solver
 
 
 @triton.jit
@@ -25,7 +25,7 @@ def interior_point(
     stored,
     row_sums,
     kappa,
-    ridge,
+    reg,
     real,
     scratch,
     n,
@@ -33,13 +33,13 @@ def interior_point(
     is_factored: tl.constexpr,
     as_cvxopt: tl.constexpr,
 ):
-    """x that minimizes ½xᵀKx + ½Σρx² − κᵀx over 0 ≤ x ≤ B, √n ≤ Σx ≤ 2n − √n, where `real`.
+    """x that minimizes ½xᵀKx + ½Σλx² − κᵀx over 0 ≤ x ≤ B, √n ≤ Σx ≤ 2n − √n, for rows that are `real`.
 
-    `row_sums` is K1. With a factor, K is GᵀG less its last row, which is ones, and `stored` is where G is in memory.
-    The Newton matrix is diagonal + K + σ11ᵀ, so Woodbury leaves a system of as many unknowns b as G has rows. Its
-    solution is also the change of Gx, so gradients are carried along and never computed again. Without a factor,
-    `stored` is where K is and the Newton matrix is inverted in `scratch`. `as_cvxopt` is
-    `matching.solve_as_cvxopt`: x may at first lie outside of the constraints, which are relaxed and then tightened.
+    `row_sums` is K1. With a factor, K is GᵀG without its last row, which is ones, and `stored` is the address of G. The
+    Newton matrix is diagonal + K + σ11ᵀ, so Woodbury's formula leaves a system of as many unknowns b as G has rows. Its
+    solution is also the change of Gx, so gradients are updated and never computed again. Without a factor, `stored` is
+    the address of K and the Newton matrix is inverted in `scratch`. `as_cvxopt`: see `dense.solve_as_cvxopt`; x may at
+    first violate the constraints, which are relaxed and then tightened.
     """
     count = n.to(tl.float64)
     low = tl.sqrt(count)
@@ -47,11 +47,11 @@ def interior_point(
     mask = tl.where(real, 1.0, 0.0).to(tl.float64)
     if as_cvxopt:
         x, total, slope, at_zero, at_upper, at_low, at_high, relaxed = _cvxopt_start(
-            factor, stored, kappa, ridge, real, mask, scratch, w_max, low, high, is_factored
+            factor, stored, kappa, reg, real, mask, scratch, w_max, low, high, is_factored
         )
     else:
         x, total, slope, at_zero, at_upper, at_low, at_high, relaxed = _even_start(
-            row_sums, kappa, ridge, mask, count, w_max, low, high
+            row_sums, kappa, reg, mask, count, w_max, low, high
         )
     over, room, above, below = x + relaxed, w_max - x + relaxed, total - low + relaxed, high - total + relaxed
     gap = tl.sum((over * at_zero + room * at_upper) * mask) + above * at_low + below * at_high
@@ -59,7 +59,7 @@ def interior_point(
     while (step < MAX_ITER) & is_unsolved:
         inverse, inverse_room, inverse_above, inverse_below = 1 / over, 1 / room, 1 / above, 1 / below
         over_zero, over_upper, over_low, over_high = 1 / at_zero, 1 / at_upper, 1 / at_low, 1 / at_high
-        stiffness = at_zero * inverse + at_upper * inverse_room + ridge
+        stiffness = at_zero * inverse + at_upper * inverse_room + reg
         diagonal = mask / stiffness
         slab = at_low * inverse_above + at_high * inverse_below
         if is_factored:
@@ -67,14 +67,14 @@ def interior_point(
         else:
             _invert_newton(stored, real, stiffness, scratch, real.shape[0])
             of_ones = _dense_product(scratch, mask, real.shape[0])
-        # The predictor aims at no complementarity at all.
+        # The predictor aims at complementarity zero.
         pull = relaxed * (at_low * inverse_above - at_high * inverse_below)
         right = (relaxed * (at_zero * inverse - at_upper * inverse_room) + pull - slope) * mask
         if is_factored:
             along, dx, d_total = _direction(factor, solver, diagonal, slab, right, scratch)
         else:
             along, dx, d_total = _dense_direction(scratch, of_ones, stiffness, slab, right, real.shape[0])
-        # How rooms change: those of x ≥ 0 and Σx ≥ low with x, the others against it, and all are tightened.
+        # Changes of the slacks of x ≥ 0, x ≤ B, Σx ≥ low and Σx ≤ high, which are all tightened.
         d_over, d_room, d_above, d_below = dx - relaxed, -dx - relaxed, d_total - relaxed, -d_total - relaxed
         d_zero, d_upper = -at_zero * (1 + inverse * d_over), -at_upper * (1 + inverse_room * d_room)
         d_low, d_high = -at_low * (1 + d_above * inverse_above), -at_high * (1 + d_below * inverse_below)
@@ -88,7 +88,7 @@ def interior_point(
         gap_after = tl.sum(after * mask) + (above + a * d_above) * (at_low + a * d_low)
         ratio = (gap_after + (below + a * d_below) * (at_high + a * d_high)) / gap
         aim = ratio * ratio * ratio * gap / (2 * count + 2)
-        # The corrector aims at a complementarity that seems in reach, and knows the second order of the predictor.
+        # The corrector aims at `aim`, and corrects for the second order of the predictor's step.
         to_zero, to_upper = (aim - d_over * d_zero) * inverse, (aim - d_room * d_upper) * inverse_room
         to_low, to_high = (aim - d_above * d_low) * inverse_above, (aim - d_below * d_high) * inverse_below
         right += (to_zero - to_upper + to_low - to_high) * mask
@@ -96,7 +96,7 @@ def interior_point(
             along, dx, d_total = _direction(factor, solver, diagonal, slab, right, scratch)
         else:
             along, dx, d_total = _dense_direction(scratch, of_ones, stiffness, slab, right, real.shape[0])
-        # Rounding would let Σx drift away from what its bounds are held against.
+        # Otherwise rounding would let Σx drift away from `total`, on which its bounds are checked.
         dx += (d_total - tl.sum(dx)) * (diagonal / tl.sum(diagonal))
         d_over, d_room, d_above, d_below = dx - relaxed, -dx - relaxed, d_total - relaxed, -d_total - relaxed
         d_zero = to_zero - at_zero * (1 + inverse * d_over)
@@ -112,7 +112,7 @@ def interior_point(
         x += a * dx
         at_zero += a * d_zero * mask
         at_upper += a * d_upper * mask
-        slope += a * (along + ridge * dx) * mask
+        slope += a * (along + reg * dx) * mask
         total += a * d_total
         at_low += a * d_low
         at_high += a * d_high
@@ -121,7 +121,7 @@ def interior_point(
         gap = tl.sum((over * at_zero + room * at_upper) * mask) + above * at_low + below * at_high
         objective = tl.abs(0.5 * tl.sum(x * (slope - kappa) * mask))
         residual = (slope - at_zero + at_upper + at_high - at_low) * mask
-        # What is unsolved exceeds a bound, which NaN does not.
+        # Written so that NaN counts as solved and ends the loop.
         if as_cvxopt:
             residuals, scale = tl.sqrt(tl.sum(residual * residual)), tl.sqrt(tl.sum(kappa * kappa * mask))
             outside = relaxed * tl.sqrt(2 * count + 2)
@@ -137,44 +137,44 @@ def interior_point(
 
 
 @triton.jit
-def _even_start(row_sums, kappa, ridge, mask, count, w_max, low, high):
-    """All weights alike, multipliers whose products with their rooms are alike, no constraint relaxed."""
+def _even_start(row_sums, kappa, reg, mask, count, w_max, low, high):
+    """Equal weights, multipliers whose products with their slacks are equal, no constraint relaxed."""
     level = tl.minimum(1.0, 0.5 * (w_max + low / count))
     x = tl.zeros_like(mask) + level
     total = count * level
-    slope = ((row_sums + ridge) * level - kappa) * mask
-    size = 0.2 * tl.sum(tl.abs(slope)) / count + 1e-3  # found by trial: fewest iterations
+    slope = ((row_sums + reg) * level - kappa) * mask
+    size = 0.2 * tl.sum(tl.abs(slope)) / count + 1e-3  # chosen by experiment: fewest iterations
     at_zero, at_upper = tl.zeros_like(x) + size, size * level / (w_max - x)
     at_low, at_high = size * level / (total - low), size * level / (high - total)
     return x, total, slope, at_zero, at_upper, at_low, at_high, 0 * count
 
 
 @triton.jit
-def _cvxopt_start(factor, stored, kappa, ridge, real, mask, scratch, w_max, low, high, is_factored: tl.constexpr):
-    """The least sum of the objective and half the squares of all rooms; their negatives, raised, as multipliers."""
+def _cvxopt_start(factor, stored, kappa, reg, real, mask, scratch, w_max, low, high, is_factored: tl.constexpr):
+    """Minimum of the objective plus half the squares of all slacks; multipliers are a constant minus the slacks."""
     right, two = (kappa + w_max + low + high) * mask, 2 + 0 * low
     if is_factored:
-        solver = _woodbury(stored, mask / (2 + ridge), two, scratch, factor.shape[0], factor.shape[1])
-        along, x, total = _direction(factor, solver, mask / (2 + ridge), two, right, scratch)
+        solver = _woodbury(stored, mask / (2 + reg), two, scratch, factor.shape[0], factor.shape[1])
+        along, x, total = _direction(factor, solver, mask / (2 + reg), two, right, scratch)
     else:
-        _invert_newton(stored, real, 2 + ridge, scratch, real.shape[0])
+        _invert_newton(stored, real, 2 + reg, scratch, real.shape[0])
         of_ones = _dense_product(scratch, mask, real.shape[0])
-        along, x, total = _dense_direction(scratch, of_ones, 2 + ridge, two, right, real.shape[0])
-    slope = (along + ridge * x - kappa) * mask
+        along, x, total = _dense_direction(scratch, of_ones, 2 + reg, two, right, real.shape[0])
+    slope = (along + reg * x - kappa) * mask
     above, below = total - low, high - total
     smallest, largest = tl.min(tl.where(real, x, float("inf"))), tl.max(tl.where(real, x, float("-inf")))
     least = tl.minimum(tl.minimum(smallest, w_max - largest), tl.minimum(above, below))
     most = 1 + tl.maximum(tl.maximum(largest, w_max - smallest), tl.maximum(above, below))
-    x = tl.where(real, x, 0.5 * w_max)  # rows that are not there keep clear of the bounds
+    x = tl.where(real, x, 0.5 * w_max)  # padding stays away from the bounds
     at_zero, at_upper = tl.where(real, most - x, 1.0), tl.where(real, most - (w_max - x), 1.0)
     return x, total, slope, at_zero, at_upper, most - above, most - below, tl.where(least <= 0, 1 - least, 0.0)
 
 
 @triton.jit
 def _woodbury(stored, diagonal, slab, scratch, R: tl.constexpr, N: tl.constexpr):
-    """(I + GDGᵀ)⁻¹, where the slab's row has 1/σ for its one.
+    """(I + GDGᵀ)⁻¹, where the row of the sum has 1/σ instead of one on the diagonal.
 
-    The product is of numbers in memory and goes there, to keep its layout apart from that of all others.
+    The product is read from and written to memory, so that its register layout does not affect the rest.
     """
     rows, vector = tl.arange(0, R), scratch + R * R
     tl.debug_barrier()
@@ -197,14 +197,14 @@ def _woodbury(stored, diagonal, slab, scratch, R: tl.constexpr, N: tl.constexpr)
 def _direction(factor, solver, diagonal, slab, right, scratch):
     """The changes of Kx, x and Σx: b solves (I + GDGᵀ)b = GDr, then dx = D(r − Gᵀb).
 
-    The last of b is σΣdx, and says it with more digits than a sum would. b goes through memory for the same reason as
+    The last entry of b is σΣdx, with more digits than a sum would have. b goes through memory for the same reason as
     the product of `_woodbury`.
     """
     R: tl.constexpr = factor.shape[0]
     at = scratch + tl.arange(0, R)
-    goal = tl.sum(factor * (diagonal * right)[None, :], axis=1)
+    projected = tl.sum(factor * (diagonal * right)[None, :], axis=1)
     tl.debug_barrier()
-    tl.store(at, tl.sum(solver * goal[None, :], axis=1))
+    tl.store(at, tl.sum(solver * projected[None, :], axis=1))
     tl.debug_barrier()
     both = tl.sum(factor * tl.load(at)[:, None], axis=0)
     last = tl.load(scratch + R - 1)
@@ -213,9 +213,9 @@ def _direction(factor, solver, diagonal, slab, right, scratch):
 
 @triton.jit
 def _dense_direction(scratch, of_ones, stiffness, slab, right, N: tl.constexpr):
-    """As `_direction`, with the inverse of the Newton matrix less the slab; `of_ones` is its product with ones.
+    """As `_direction`, with the inverse of the Newton matrix without σ11ᵀ; `of_ones` is its product with ones.
 
-    The change of Kx is what Newton's equation says it is.
+    The change of Kx follows from Newton's equation.
     """
     dx = _dense_product(scratch, right, N)
     d_total = tl.sum(dx) / (1 + slab * tl.sum(of_ones))
@@ -225,7 +225,7 @@ def _dense_direction(scratch, of_ones, stiffness, slab, right, N: tl.constexpr):
 
 @triton.jit
 def _dense_product(scratch, vector, N: tl.constexpr):
-    """Of the inverse in `scratch` and a vector."""
+    """Product of the inverse in `scratch` and a vector."""
     columns, memory = tl.arange(0, N), scratch + (N + BLOCK) * N
     tl.debug_barrier()
     tl.store(memory + columns, vector)
@@ -240,7 +240,7 @@ def _dense_product(scratch, vector, N: tl.constexpr):
 
 @triton.jit
 def _invert_newton(kernel, real, stiffness, scratch, N: tl.constexpr):
-    """The inverse of diagonal + K into `scratch`, swept a block of pivots at a time."""
+    """The inverse of diagonal + K into `scratch`, by sweeping one block of pivots at a time."""
     columns, some = tl.arange(0, N), tl.arange(0, BLOCK)
     diagonal = tl.where(real, stiffness, 1.0)
     tl.debug_barrier()
@@ -261,8 +261,8 @@ def _invert_newton(kernel, real, stiffness, scratch, N: tl.constexpr):
         tl.debug_barrier()
         tl.store(panel + some[:, None] * N + columns[None, :], strip)
         tl.debug_barrier()
-        for other in range(0, N, BLOCK):
-            others = other + some
+        for begin in range(0, N, BLOCK):
+            others = begin + some
             left = tl.dot(tl.trans(tl.load(panel + some[:, None] * N + others[None, :])), pivot)
             for start in range(0, N, span):
                 across = start + tl.arange(0, span)
@@ -282,16 +282,16 @@ def _within(places, first):
 
 
 @triton.jit
-def _shrink(one, other, at_one, at_other):
-    """The inverse of the longest step within two rooms and their multipliers, by their relative changes."""
-    return tl.maximum(tl.maximum(-one, -other), tl.maximum(tl.maximum(-at_one, -at_other), 1e-30))
+def _shrink(first, second, at_first, at_second):
+    """The inverse of the longest step, from the relative changes of two slacks and their multipliers."""
+    return tl.maximum(tl.maximum(-first, -second), tl.maximum(tl.maximum(-at_first, -at_second), 1e-30))
 
 
 @triton.jit
 def _inverse(a, memory, R: tl.constexpr):
-    """Inverse of a symmetric positive definite matrix, which is swept by four pivots at a time.
+    """Inverse of a symmetric positive definite matrix, by sweeping four pivots at a time.
 
-    These go through memory: it takes less time than to reduce the matrix to them.
+    The pivots go through memory, which is faster than reducing the matrix to them.
     """
     rows = tl.arange(0, R)
     for k in range(0, R, 4):
@@ -300,14 +300,14 @@ def _inverse(a, memory, R: tl.constexpr):
         tl.store(memory + (rows[:, None] - k) * R + rows[None, :], a, inside[:, None])
         tl.debug_barrier()
         # The inverse of the pivots' own block [[A, B], [Bᵀ, D]], by A⁻¹ and E = A⁻¹B and (D − BᵀE)⁻¹.
-        one, two, three, four = memory + k, memory + R + k, memory + 2 * R + k, memory + 3 * R + k
-        b02, b03, b12, b13 = tl.load(one + 2), tl.load(one + 3), tl.load(two + 2), tl.load(two + 3)
-        a00, a01, a11 = _inverse_of_two(tl.load(one), tl.load(one + 1), tl.load(two + 1))
+        row0, row1, row2, row3 = memory + k, memory + R + k, memory + 2 * R + k, memory + 3 * R + k
+        b02, b03, b12, b13 = tl.load(row0 + 2), tl.load(row0 + 3), tl.load(row1 + 2), tl.load(row1 + 3)
+        a00, a01, a11 = _inverse_of_two(tl.load(row0), tl.load(row0 + 1), tl.load(row1 + 1))
         e02, e03, e12, e13 = a00 * b02 + a01 * b12, a00 * b03 + a01 * b13, a01 * b02 + a11 * b12, a01 * b03 + a11 * b13
         c22, c23, c33 = _inverse_of_two(
-            tl.load(three + 2) - b02 * e02 - b12 * e12,
-            tl.load(three + 3) - b02 * e03 - b12 * e13,
-            tl.load(four + 3) - b03 * e03 - b13 * e13,
+            tl.load(row2 + 2) - b02 * e02 - b12 * e12,
+            tl.load(row2 + 3) - b02 * e03 - b12 * e13,
+            tl.load(row3 + 3) - b03 * e03 - b13 * e13,
         )
         c02, c03, c12, c13 = e02 * c22 + e03 * c23, e02 * c23 + e03 * c33, e12 * c22 + e13 * c23, e12 * c23 + e13 * c33
         c00, c01, c11 = a00 + c02 * e02 + c03 * e03, a01 + c02 * e12 + c03 * e13, a11 + c12 * e12 + c13 * e13
@@ -323,12 +323,12 @@ def _inverse(a, memory, R: tl.constexpr):
 
 @triton.jit
 def _inverse_of_two(p, q, s):
-    """Of the matrix [[p, q], [q, s]]."""
+    """Inverse of the matrix [[p, q], [q, s]]."""
     d = 1 / (p * s - q * q)
     return s * d, -q * d, p * d
 
 
 @triton.jit
 def _pivot_row(memory, rows, inside, k, which, R: tl.constexpr):
-    """A row of pivots, with the negative identity in place of the pivots' own block."""
+    """A pivot row, with the negative identity in place of the pivots' own block."""
     return tl.where(inside, tl.where(rows == k + which, -1.0, 0.0), tl.load(memory + which * R + rows))

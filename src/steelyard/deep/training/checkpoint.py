@@ -1,4 +1,4 @@
-"""A training that was stopped, on disk: written whole or not at all, and only taken up by the training it is of."""
+"""Checkpoints on disk: written completely or not at all, and resumed only by the run that wrote them."""
 
 from __future__ import annotations
 
@@ -15,41 +15,42 @@ from steelyard.errors import CheckpointError
 
 
 def save(path: Path, description: dict[str, Any], state: dict[str, Any]) -> None:
-    """Write to a neighbor and rename it, so that a stop at any moment leaves the old file or the new one."""
+    """Write a temporary file and rename it, so that a kill at any moment leaves the old checkpoint or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.part")
-    with open(beside, "wb") as file:
+    temporary = path.with_name(f"{path.name}.part")
+    with open(temporary, "wb") as file:
         torch.save({"description": json.dumps(description, sort_keys=True), "state": state}, file)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(beside, path)
+    os.replace(temporary, path)
 
 
 def load(path: Path, description: dict[str, Any], device: torch.device) -> dict[str, Any] | None:
-    """The state that was saved, or None where there is none; `CheckpointError` where it is of another training."""
+    """The saved state, or None without a file; `CheckpointError` if the file is damaged or belongs to another run."""
     if not path.exists():
         return None
     try:
         found = torch.load(path, map_location=device, weights_only=True)
         saved, state = json.loads(found["description"]), found["state"]
-    # A cut file fails in the zip reader, the unpickler or the index, each with an error of its own.
+    # A truncated file fails in the zip reader, the unpickler or the index, each with an error of its own.
     except Exception as error:
         raise CheckpointError(
-            f"{path} is damaged or no checkpoint ({type(error).__name__}: {error}). It is left as it is; move it away "
-            "to start anew."
+            f"{path} is damaged or not a checkpoint ({type(error).__name__}: {error}). It was not changed; move it "
+            "away to start from the beginning."
         ) from error
     wanted = json.loads(json.dumps(description))
     differ = [key for key in sorted({*saved, *wanted}) if saved.get(key) != wanted.get(key)]
     if differ:
-        words = "; ".join(f"{key} was {_short(saved.get(key))}, is {_short(wanted.get(key))}" for key in differ)
+        changes = "; ".join(f"{key} was {_short(saved.get(key))}, is {_short(wanted.get(key))}" for key in differ)
         raise CheckpointError(
-            f"{path} is of another training: {words}. It is left as it is; use another file to start anew."
+            f"{path} is the checkpoint of another run: {changes}. It was not changed; use another file to start from "
+            "the beginning."
         )
     return state
 
 
 def fingerprint(*tensors: Tensor | None) -> str:
-    """A short name for the content of these tensors."""
+    """A short hash of the contents of these tensors."""
     digest = hashlib.sha256()
     for tensor in tensors:
         if tensor is None:

@@ -1,4 +1,4 @@
-"""Steps of several trials as one CUDA graph: the host launches it once a step, and the trials run side by side."""
+"""Steps of several training runs as one CUDA graph: one launch per step, and the runs execute side by side."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-WARM_UP = 3  # steps before the capture, in which libraries choose their algorithms and optimizers make their state
+WARM_UP = 3  # steps before the capture, in which libraries choose their algorithms and optimizers create their state
 
 
-class Captured:
-    """Steps that are run as they are at first, then captured, then replayed.
+class CapturedSteps:
+    """Step functions that first run as they are, then are captured in a CUDA graph, then replayed.
 
-    Every call of `replay` is one step of each trial, captured or not. A step must read and write the same places of
-    memory each time and never ask the device for a number.
+    Every call of `replay` is one step of each run, captured or not. A step must read and write the same addresses each
+    time and never wait for a number from the device.
     """
 
     def __init__(self, steps: Sequence[Callable[[], None]]) -> None:
@@ -22,12 +22,12 @@ class Captured:
         self.forget()
 
     def forget(self) -> None:
-        """Capture anew: something that a graph keeps as a constant has changed."""
+        """Capture again: something that the graph holds as a constant has changed."""
         self.graph: torch.cuda.CUDAGraph | None = None
         self.done = 0
 
     def replay(self) -> None:
-        """One step of each trial."""
+        """One step of each run."""
         if self.graph is None and self.done >= WARM_UP:
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
@@ -39,10 +39,10 @@ class Captured:
             self.graph.replay()
 
     def _side_by_side(self) -> None:
-        here = torch.cuda.current_stream()
+        current = torch.cuda.current_stream()
         for stream, step in zip(self.streams, self.steps, strict=True):
-            stream.wait_stream(here)
+            stream.wait_stream(current)
             with torch.cuda.stream(stream):
                 step()
         for stream in self.streams:
-            here.wait_stream(stream)
+            current.wait_stream(stream)

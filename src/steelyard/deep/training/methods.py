@@ -1,4 +1,4 @@
-"""The methods of sections 5 and 6 and their baselines, as phases for the loop."""
+"""The methods of sections 5 and 6 of the survey and their baselines, as phases for the training loop."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from torch import Tensor, nn
 
 from steelyard._validation import check_count, check_range
 from steelyard.deep.dynamic import DynamicWeights
-from steelyard.deep.training import one_step as onestep
-from steelyard.deep.training import steps
+from steelyard.deep.training import steps, weight_network
 from steelyard.deep.training.checkpoint import fingerprint
-from steelyard.deep.training.phases import Begin, Method, Networks, Phase, Step, Task
+from steelyard.deep.training.data import TrainingData
+from steelyard.deep.training.phases import Networks, Phase, Step, TrainingMethod
 from steelyard.errors import ParameterError
 
 
 @dataclass(frozen=True)
 class Variant:
-    """The options of the survey's figure of static and dynamic importance weighting."""
+    """Options that distinguish static and dynamic importance weighting in the survey's figure."""
 
-    extractor: bool  # rows are matched by what a network makes of them, or as they are
-    weights_change: bool  # weights are made in each step, or once
-    extractor_changes: bool  # the network is the one that learns, or stays
+    extractor: bool  # rows are matched by what a network computes from them, or by their inputs
+    weights_change: bool  # weights are computed in each step, or once
+    extractor_changes: bool  # the network is the classifier that is trained, or a fixed one
     pretrained: bool
 
 
@@ -41,26 +41,68 @@ BASELINES = {
     "clean_only": steps.clean_only,
     "reweight": steps.learned,
 }
-ROWS_AT_ONCE = 256  # of a matching that is done once, over all source rows
+ROWS_AT_ONCE = 256  # rows per matching problem where all source rows are matched once
 
 
-def baseline(name: str, model: nn.Module, epochs: int) -> Method:
-    """Uniform and random weights, the clean rows alone, or learning to reweight."""
+def baseline(name: str, model: nn.Module, epochs: int) -> TrainingMethod:
+    """A baseline: uniform or random weights, the clean target rows alone, or learning to reweight.
+
+    Parameters
+    ----------
+    name : {"uniform", "random", "clean_only", "reweight"}
+        "uniform": every weight one. "random": max(0, N(0, 1)) with mean one. "clean_only": the labeled target rows
+        alone. "reweight": learning to reweight, see `learned_weights`.
+    model : torch.nn.Module
+        The classifier.
+    epochs : int
+        Number of epochs.
+
+    Returns
+    -------
+    method : TrainingMethod
+
+    Examples
+    --------
+    >>> import torch
+    >>> from steelyard.deep.training import baseline
+    >>> baseline("reweight", torch.nn.Linear(2, 3), epochs=5).epochs
+    5
+    """
     if name not in BASELINES:
-        raise ParameterError(f"There are {tuple(BASELINES)}; got {name!r}.")
-    return Method(name, {"f": model}, [Phase(name, "f", check_count("epochs", epochs), BASELINES[name])])
+        raise ParameterError(f"name must be one of {tuple(BASELINES)}; got {name!r}.")
+    return TrainingMethod(name, {"f": model}, [Phase(name, "f", check_count("epochs", epochs), BASELINES[name])])
 
 
-def known_weights(model: nn.Module, weights: Tensor, epochs: int, *, normalized: bool = False) -> Method:
-    """Weights of the source rows that were found elsewhere, or are known because the shift was made.
+def fixed_weights(model: nn.Module, weights: Tensor, epochs: int, *, normalized: bool = False) -> TrainingMethod:
+    """Training with fixed importance weights, estimated before or known because the shift was simulated.
 
-    `normalized`: to mean one in every batch, as the survey does to compare methods.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The classifier.
+    weights : tensor of shape (n,)
+        One non-negative weight per source row.
+    epochs : int
+        Number of epochs.
+    normalized : bool, default=False
+        Divide the weights by their mean in every batch, as the survey does to compare methods.
+
+    Returns
+    -------
+    method : TrainingMethod
+
+    Examples
+    --------
+    >>> import torch
+    >>> from steelyard.deep.training import fixed_weights
+    >>> fixed_weights(torch.nn.Linear(2, 3), torch.ones(100), epochs=5).name
+    'fixed'
     """
     phase = Phase(
-        "known", "f", check_count("epochs", epochs), partial(steps.known, weights=weights, normalized=normalized)
+        "fixed", "f", check_count("epochs", epochs), partial(steps.fixed, weights=weights, normalized=normalized)
     )
-    options = {"weights": fingerprint(torch.as_tensor(weights)), "normalised": normalized}
-    return Method("known", {"f": model}, [phase], options)
+    options = {"weights": fingerprint(torch.as_tensor(weights)), "normalized": normalized}
+    return TrainingMethod("fixed", {"f": model}, [phase], options)
 
 
 def importance_weighting(
@@ -69,26 +111,42 @@ def importance_weighting(
     *,
     variant: str = "DIW2",
     transform: str = "loss",
-    preset: str = "normalised",
+    preset: str = "normalized",
     pretrain: int = 10,
     warm_up: int = 0,
-) -> Method:
+) -> TrainingMethod:
     """Static and dynamic importance weighting (survey, section 6).
 
     Parameters
     ----------
-    model : the classifier; a copy of it is pretrained where the variant's extractor stays
+    model : torch.nn.Module
+        The classifier; a duplicate of it is pretrained where the variant's feature extractor is fixed.
     epochs : int
-        Of all the phases in which the classifier learns, `warm_up` among them.
+        Epochs of all phases that train the classifier with weights, `warm_up` included.
     variant : {"IW", "SIW", "DIW1", "DIW2", "DIW3"}, default="DIW2"
         IW matches the inputs themselves, class by class, once. SIW matches once by a pretrained network, DIW1 in each
-        step by that network, DIW2 in each step by the network that learns; DIW3 is DIW2 after pretraining it.
-    transform, preset : see `DynamicWeights`
-        The preset is that of the weights; for losses summed as the authors do, train with ``Settings(summed=True)``.
+        step by that network, DIW2 in each step by the network that is trained; DIW3 is DIW2 after pretraining.
+    transform : {"loss", "features"}, default="loss"
+        What represents a row in the matching: its loss, or the output of the last hidden layer. See `DynamicWeights`.
+    preset : {"normalized", "authors"}, default="normalized"
+        Settings of the matching, see `DynamicWeights`. The preset applies to the weights alone; to sum the losses as
+        the authors do, train with ``TrainingConfig(reduction="sum")``.
     pretrain : int, default=10
-        Unweighted epochs of the extractor, where the variant has one that is pretrained.
+        Unweighted epochs of the extractor, for variants that pretrain it.
     warm_up : int, default=0
-        First epochs with weights of one (the authors have one).
+        First epochs with uniform weights (the authors use one).
+
+    Returns
+    -------
+    method : TrainingMethod
+
+    Examples
+    --------
+    >>> import torch
+    >>> from steelyard.deep.training import importance_weighting
+    >>> method = importance_weighting(torch.nn.Linear(2, 3), epochs=5, variant="DIW3", pretrain=2, warm_up=1)
+    >>> [(phase.name, phase.epochs) for phase in method.phases]
+    [('pretrain', 2), ('warm up', 1), ('DIW3', 4)]
     """
     if variant not in VARIANTS:
         raise ParameterError(f"variant must be one of {tuple(VARIANTS)}; got {variant!r}.")
@@ -96,55 +154,55 @@ def importance_weighting(
     check_count("pretrain", pretrain, 0)
     if check_count("warm_up", warm_up, 0) >= epochs:
         raise ParameterError(f"warm_up must leave epochs with weights; got {warm_up} of {epochs}.")
-    what = VARIANTS[variant]
+    options = VARIANTS[variant]
     networks: Networks = {"f": model}
     phases = []
-    if what.pretrained and what.extractor_changes:
+    if options.pretrained and options.extractor_changes:
         phases.append(Phase("pretrain", "f", pretrain, steps.uniform))
-    elif what.pretrained:
+    elif options.pretrained:
         networks["extractor"] = copy.deepcopy(model)
-        phases.append(Phase("pretrain", "extractor", pretrain, _uniform_extractor))
+        phases.append(Phase("pretrain", "extractor", pretrain, partial(steps.uniform, network="extractor")))
     if warm_up:
         phases.append(Phase("warm up", "f", warm_up, steps.uniform))
-    seen_by = "extractor" if "extractor" in networks else "f"
+    extractor = "extractor" if "extractor" in networks else "f"
 
-    def begin(networks: Networks, task: Task) -> Step:
-        by_class = transform == "features" or not what.extractor
-        ratio = task.class_ratio.to(task.X.device) if by_class else None
+    def begin(networks: Networks, data: TrainingData) -> Step:
+        by_class = transform == "features" or not options.extractor
+        ratio = data.class_ratio.to(data.X.device) if by_class else None
         weigher = DynamicWeights("features" if by_class else "loss", preset=preset, class_ratio=ratio)
-        if what.weights_change:
-            return steps.dynamic(networks, task, weigher, seen_by)
-        extractor = networks[seen_by] if what.extractor else None
-        return steps.known(networks, task, match_once(task, weigher, extractor), weigher.preset.normalized)
+        if options.weights_change:
+            return steps.dynamic(networks, data, weigher, extractor)
+        weights = match_once(data, weigher, networks[extractor] if options.extractor else None)
+        return steps.fixed(networks, data, weights, weigher.preset.normalized)
 
     phases.append(Phase(variant, "f", epochs - warm_up, begin))
     name = variant if variant == "IW" else f"{variant}-{'L' if transform == 'loss' else 'F'}"
-    return Method(name, networks, phases, {"preset": preset})
+    return TrainingMethod(name, networks, phases, {"preset": preset})
 
 
-def match_once(task: Task, weigher: DynamicWeights, extractor: nn.Module | None) -> Tensor:
-    """Weights of all source rows, matched `ROWS_AT_ONCE` at a time with as many target rows; None takes rows as is.
+def match_once(data: TrainingData, weigher: DynamicWeights, extractor: nn.Module | None) -> Tensor:
+    """Weights of all source rows, matched `ROWS_AT_ONCE` at a time; without an extractor the inputs are matched.
 
-    The rows are dealt by the same shuffle each time.
+    The rows are assigned to these parts by a shuffle with a fixed seed.
     """
-    device, goal_labels = task.X.device, task.target_labels()
+    device, y_target = data.X.device, data.target_labels()
     shuffle = torch.Generator().manual_seed(0)
-    parts = torch.randperm(len(task.y), generator=shuffle).to(device).tensor_split(-(-len(task.y) // ROWS_AT_ONCE))
-    weights = torch.ones(len(task.y), dtype=torch.float64, device=device)
+    parts = torch.randperm(len(data.y), generator=shuffle).to(device).tensor_split(-(-len(data.y) // ROWS_AT_ONCE))
+    weights = torch.ones(len(data.y), dtype=torch.float64, device=device)
 
-    def view(X: Tensor, y: Tensor) -> Tensor:
+    def extract(X: Tensor, y: Tensor) -> Tensor:
         if extractor is None:
             return X.flatten(1)
         with steps.evaluating(extractor), torch.no_grad():
             if weigher.transform == "loss":
-                return task.row_losses(extractor(X), y)
-            return steps.halves(extractor, X[:8])[0](X)
+                return data.row_losses(extractor(X), y)
+            return steps.split_at_features(extractor, X[:8])[0](X)
 
     for rows in parts:
-        goal = torch.randperm(len(goal_labels), generator=shuffle)[:ROWS_AT_ONCE].to(device)
-        here, there = (task.X[rows], task.y[rows]), (task.target_X[goal], goal_labels[goal])
-        labels = () if weigher.transform == "loss" else (here[1], there[1])
-        weights[rows] = weigher(view(*here), view(*there), *labels).double()
+        chosen = torch.randperm(len(y_target), generator=shuffle)[:ROWS_AT_ONCE].to(device)
+        source, target = (data.X[rows], data.y[rows]), (data.X_target[chosen], y_target[chosen])
+        labels = () if weigher.transform == "loss" else (source[1], target[1])
+        weights[rows] = weigher(extract(*source), extract(*target), *labels).double()
     return weights
 
 
@@ -157,70 +215,129 @@ def one_step(
     f_epochs: int = 10,
     pretrain: int = 10,
     g_bound: float | None = None,
-    g_penalty: float = 0.0,
+    g_reg: float = 0.0,
     loss_bound: float = 1.0,
-) -> Method:
-    """Deep one-step (survey, section 5, algorithm 2): g is pretrained to tell target from source, then rounds of both.
+) -> TrainingMethod:
+    """Deep one-step (survey, section 5, algorithm 2): g is pretrained as a domain classifier, then rounds of g and f.
 
     Parameters
     ----------
-    f : the classifier
-    g : a network with one output; its ``freeze_convolutions``, where it has that, is called after pretraining
-    rounds, g_epochs, f_epochs : int
-        Of a round: first g learns, then f.
-    pretrain : int
-        Epochs before the rounds, in which g learns to tell target from source.
+    f : torch.nn.Module
+        The classifier.
+    g : torch.nn.Module
+        The weight network, with one output; its method ``freeze_convolutions``, if any, is called after pretraining.
+    rounds : int, default=20
+        Number of rounds; in each, first g is trained, then f.
+    g_epochs, f_epochs : int, default=5 and 10
+        Epochs of g and of f per round.
+    pretrain : int, default=10
+        Epochs before the rounds in which g is trained to classify target against source.
     g_bound : float, default=None
-        The G > 1 of the survey's theory, which no weight exceeds. None takes the output of g for the weight, as the
-        survey does; where the ratio has no finite variance such a g blows up, or dies.
-    g_penalty : float, default=0
-        λ: times the squares of the weights of g, added to what g lowers, as in algorithm 1. With more of it weights
-        are flatter.
+        The bound G > 1 of the survey's theory on the weights. None takes the output of g as the weight, as the survey
+        does; where the density ratio has no finite variance such a g diverges or collapses to zero.
+    g_reg : float, default=0
+        Regularization strength λ on the squares of the weights of g, as in algorithm 1; larger values give flatter
+        weights.
     loss_bound : float, default=1
-        The m of the bound. To g a loss counts as m at most.
+        The m of the bound. In the steps of g a loss counts as at most m.
+
+    Returns
+    -------
+    method : TrainingMethod
+
+    Examples
+    --------
+    >>> import torch
+    >>> from steelyard.deep.training import one_step
+    >>> one_step(torch.nn.Linear(2, 3), torch.nn.Linear(2, 1), rounds=2, pretrain=1, g_bound=3.0).epochs
+    31
     """
     check_count("rounds", rounds)
     if g_bound is not None and not check_range("g_bound", g_bound, 1) > 1:
         raise ParameterError("g_bound must be more than one, which is the mean of the ratio; got 1.")
-    before = _pretraining(pretrain, g_penalty)
-    by_g = partial(onestep.lower_bound_by_g, loss_bound=loss_bound, g_bound=g_bound, penalty=g_penalty)
+    g_step = partial(weight_network.minimize_bound, loss_bound=loss_bound, g_bound=g_bound, reg=g_reg)
     in_turn = [
-        Phase("g", "g", check_count("g_epochs", g_epochs, 0), by_g),
-        Phase("f", "f", check_count("f_epochs", f_epochs), partial(onestep.weighted_by_g, g_bound=g_bound)),
+        Phase("g", "g", check_count("g_epochs", g_epochs, 0), g_step),
+        Phase("f", "f", check_count("f_epochs", f_epochs), partial(weight_network.weight_by_g, g_bound=g_bound)),
     ]
-    options = {"loss_bound": loss_bound, "g_bound": g_bound, "g_penalty": g_penalty}
-    return Method("one-step", {"f": f, "g": g}, [before, *(in_turn * rounds)], options)
+    options = {"loss_bound": loss_bound, "g_bound": g_bound, "g_reg": g_reg}
+    phases = [_pretraining(pretrain, g_reg), *(in_turn * rounds)]
+    return TrainingMethod("one-step", {"f": f, "g": g}, phases, options)
 
 
-def flattened(
-    f: nn.Module, g: nn.Module, epochs: int, *, flattening: float = 0.5, pretrain: int = 10, g_penalty: float = 0.0
-) -> Method:
-    """EIWERM with a network ratio: weights r^γ with mean one in every batch, r the odds of the discriminator g."""
-    begin = partial(onestep.weighted_by_odds, flattening=check_range("flattening", flattening, 0, 1))
-    options = {"flattening": flattening, "g_penalty": g_penalty}
-    return _two_step("EIWERM", f, g, epochs, _pretraining(pretrain, g_penalty), begin, options)
+def flattened_weighting(
+    f: nn.Module, g: nn.Module, epochs: int, *, flattening: float = 0.5, pretrain: int = 10, g_reg: float = 0.0
+) -> TrainingMethod:
+    """EIWERM with a domain classifier g: weights r^γ with mean one in every batch, r the density ratio.
+
+    Parameters
+    ----------
+    f : torch.nn.Module
+        The classifier.
+    g : torch.nn.Module
+        The domain classifier, with one output; r is its odds.
+    epochs : int
+        Epochs of f.
+    flattening : float, default=0.5
+        The exponent γ in [0, 1]; 0 gives uniform weights, 1 the density ratio.
+    pretrain : int, default=10
+        Epochs before in which g is trained to classify target against source.
+    g_reg : float, default=0
+        Regularization strength λ on the squares of the weights of g.
+
+    Returns
+    -------
+    method : TrainingMethod
+
+    Examples
+    --------
+    >>> import torch
+    >>> from steelyard.deep.training import flattened_weighting
+    >>> flattened_weighting(torch.nn.Linear(2, 3), torch.nn.Linear(2, 1), epochs=5, pretrain=1).name
+    'EIWERM'
+    """
+    begin = partial(weight_network.weight_by_odds, flattening=check_range("flattening", flattening, 0, 1))
+    phases = [_pretraining(pretrain, g_reg), Phase("EIWERM", "f", check_count("epochs", epochs), begin)]
+    return TrainingMethod("EIWERM", {"f": f, "g": g}, phases, {"flattening": flattening, "g_reg": g_reg})
 
 
-def relative(
-    f: nn.Module, g: nn.Module, epochs: int, *, eta: float = 0.5, pretrain: int = 10, g_penalty: float = 0.0
-) -> Method:
-    """RIWERM with a network ratio: weights r/(ηr + 1 − η) with mean one in every batch, r the odds of g."""
-    begin = partial(onestep.weighted_by_odds, eta=check_range("eta", eta, 0, 1))
-    options = {"eta": eta, "g_penalty": g_penalty}
-    return _two_step("RIWERM", f, g, epochs, _pretraining(pretrain, g_penalty), begin, options)
+def relative_weighting(
+    f: nn.Module, g: nn.Module, epochs: int, *, eta: float = 0.5, pretrain: int = 10, g_reg: float = 0.0
+) -> TrainingMethod:
+    """RIWERM with a domain classifier: the relative density ratio r/(ηr + 1 − η) with mean one in every batch.
+
+    Parameters
+    ----------
+    f : torch.nn.Module
+        The classifier.
+    g : torch.nn.Module
+        The domain classifier, with one output; r is its odds.
+    epochs : int
+        Epochs of f.
+    eta : float, default=0.5
+        η in [0, 1]; 0 gives the density ratio, 1 uniform weights.
+    pretrain : int, default=10
+        Epochs before in which g is trained to classify target against source.
+    g_reg : float, default=0
+        Regularization strength λ on the squares of the weights of g.
+
+    Returns
+    -------
+    method : TrainingMethod
+
+    Examples
+    --------
+    >>> import torch
+    >>> from steelyard.deep.training import relative_weighting
+    >>> relative_weighting(torch.nn.Linear(2, 3), torch.nn.Linear(2, 1), epochs=5, pretrain=1).epochs
+    6
+    """
+    begin = partial(weight_network.weight_by_odds, eta=check_range("eta", eta, 0, 1))
+    phases = [_pretraining(pretrain, g_reg), Phase("RIWERM", "f", check_count("epochs", epochs), begin)]
+    return TrainingMethod("RIWERM", {"f": f, "g": g}, phases, {"eta": eta, "g_reg": g_reg})
 
 
-def _pretraining(epochs: int, penalty: float) -> Phase:
-    """g learns to tell target from source."""
-    begin = partial(onestep.discriminate, penalty=check_range("g_penalty", penalty, 0))
-    return Phase("discriminate", "g", check_count("pretrain", epochs, 0), begin)
-
-
-def _two_step(
-    name: str, f: nn.Module, g: nn.Module, epochs: int, before: Phase, begin: Begin, options: dict[str, float]
-) -> Method:
-    return Method(name, {"f": f, "g": g}, [before, Phase(name, "f", check_count("epochs", epochs), begin)], options)
-
-
-def _uniform_extractor(networks: Networks, task: Task) -> Step:
-    return steps.uniform({"f": networks["extractor"]}, task)
+def _pretraining(epochs: int, reg: float) -> Phase:
+    """The phase in which g is trained as a domain classifier."""
+    begin = partial(weight_network.classify_domains, reg=check_range("g_reg", reg, 0))
+    return Phase("domain classifier", "g", check_count("pretrain", epochs, 0), begin)

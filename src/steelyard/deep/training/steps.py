@@ -1,6 +1,6 @@
-"""One step of each method that learns a classifier: a batch to one loss a row and a weight for each.
+"""Step functions that train a classifier: a batch to one loss per row and one weight per source row.
 
-Each function takes the networks and the task and returns the step.
+Each function takes the networks and the data and returns the step function of a phase.
 """
 
 from __future__ import annotations
@@ -13,111 +13,113 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from steelyard.deep.dynamic import DynamicWeights
-from steelyard.deep.reweight import learned_weights, mean_one
-from steelyard.deep.training.phases import Batch, Networks, Step, Task
+from steelyard.deep.training.data import Batch, TrainingData
+from steelyard.deep.training.phases import Networks, Step
+from steelyard.deep.training.reweight import learned_weights, mean_one
 from steelyard.errors import InputError, WeightError
 
 
-def uniform(networks: Networks, task: Task) -> Step:
-    """Every weight one."""
-    model = networks["f"]
+def uniform(networks: Networks, data: TrainingData, network: str = "f") -> Step:
+    """Every weight is one."""
+    model = networks[network]
 
     def step(batch: Batch) -> tuple[Tensor, Tensor]:
-        losses = task.row_losses(model(batch.X), batch.y)
+        losses = data.row_losses(model(batch.X), batch.y)
         return losses, torch.ones_like(losses)
 
     return step
 
 
-def random(networks: Networks, task: Task) -> Step:
-    """max(0, N(0, 1)), with mean one: what weights do that know nothing."""
+def random(networks: Networks, data: TrainingData) -> Step:
+    """Weights max(0, N(0, 1)) with mean one: the effect of weights without information."""
     model = networks["f"]
 
     def step(batch: Batch) -> tuple[Tensor, Tensor]:
-        losses = task.row_losses(model(batch.X), batch.y)
+        losses = data.row_losses(model(batch.X), batch.y)
         return losses, mean_one(torch.randn_like(losses).clamp(min=0))
 
     return step
 
 
-def clean_only(networks: Networks, task: Task) -> Step:
-    """The labeled target rows and nothing else."""
+def clean_only(networks: Networks, data: TrainingData) -> Step:
+    """The labeled target rows alone."""
     model = networks["f"]
-    task.target_labels()
+    data.target_labels()
 
     def step(batch: Batch) -> tuple[Tensor, None]:
-        assert batch.target_y is not None
-        return task.row_losses(model(batch.target_X), batch.target_y), None
+        assert batch.y_target is not None
+        return data.row_losses(model(batch.X_target), batch.y_target), None
 
     return step
 
 
-def known(networks: Networks, task: Task, weights: Tensor, normalized: bool = False) -> Step:
-    """Weights that stay, one for each source row; `normalized` to mean one in every batch, or as they are."""
+def fixed(networks: Networks, data: TrainingData, weights: Tensor, normalized: bool = False) -> Step:
+    """Fixed weights, one per source row; `normalized` to mean one in every batch."""
     model = networks["f"]
     weights = torch.as_tensor(weights).detach()
-    if weights.shape != task.y.shape:
-        raise WeightError(f"{len(task.y)} rows need {len(task.y)} weights; got {tuple(weights.shape)}.")
+    if weights.shape != data.y.shape:
+        raise WeightError(f"{len(data.y)} rows need {len(data.y)} weights; got {tuple(weights.shape)}.")
     if not bool((torch.isfinite(weights) & (weights >= 0)).all()) or not bool((weights > 0).any()):
-        raise WeightError("Weights must be finite, none negative and not all zero.")
-    weights = weights.to(task.X.device, torch.float32)
+        raise WeightError("Weights must be finite and non-negative, and at least one must be positive.")
+    weights = weights.to(data.X.device, torch.float32)
 
     def step(batch: Batch) -> tuple[Tensor, Tensor]:
         chosen = weights.index_select(0, batch.rows)
-        return task.row_losses(model(batch.X), batch.y), mean_one(chosen) if normalized else chosen
+        return data.row_losses(model(batch.X), batch.y), mean_one(chosen) if normalized else chosen
 
     return step
 
 
-def learned(networks: Networks, task: Task) -> Step:
-    """Learning to reweight: rows count as much as a step on them would lower the loss on the target."""
+def learned(networks: Networks, data: TrainingData) -> Step:
+    """Learning to reweight: the weight of a row is how much a step on it would lower the loss on the target."""
     model = networks["f"]
-    task.target_labels()
+    data.target_labels()
 
     def step(batch: Batch) -> tuple[Tensor, Tensor]:
-        assert batch.target_y is not None
-        weights = learned_weights(model, task.row_losses, (batch.X, batch.y), (batch.target_X, batch.target_y))
-        return task.row_losses(model(batch.X), batch.y), weights
+        assert batch.y_target is not None
+        weights = learned_weights(model, data.row_losses, (batch.X, batch.y), (batch.X_target, batch.y_target))
+        return data.row_losses(model(batch.X), batch.y), weights
 
     return step
 
 
-def dynamic(networks: Networks, task: Task, weigher: DynamicWeights, extractor: str = "f") -> Step:
-    """Weights by matching the batch's losses or features with those of a target batch, in evaluation mode.
+def dynamic(networks: Networks, data: TrainingData, weigher: DynamicWeights, extractor: str = "f") -> Step:
+    """Weights that match the losses or features of the batch to those of a target batch, in evaluation mode.
 
-    Where the network does the same in both modes, one pass over the training rows serves the weights and the step.
+    Where the network gives the same output in both modes, one forward pass over the source rows serves the weights and
+    the gradient.
     """
-    model, seen_by = networks["f"], networks[extractor]
-    task.target_labels()
+    model, extracting = networks["f"], networks[extractor]
+    data.target_labels()
     by_loss = weigher.transform == "loss"
-    shared = seen_by is model and not depends_on_mode(model, task.X[:8])
-    features, head = (None, None) if by_loss else halves(seen_by, task.X[:8])
+    shared = extracting is model and not depends_on_mode(model, data.X[:8])
+    features, head = (None, None) if by_loss else split_at_features(extracting, data.X[:8])
 
-    def view(X: Tensor, y: Tensor) -> Tensor:
-        return task.row_losses(seen_by(X), y) if features is None else features(X)
+    def transform(X: Tensor, y: Tensor) -> Tensor:
+        return data.row_losses(extracting(X), y) if features is None else features(X)
 
     def step(batch: Batch) -> tuple[Tensor, Tensor]:
-        assert batch.target_y is not None
-        with evaluating(seen_by), torch.no_grad():
-            goal = view(batch.target_X, batch.target_y)
-            # Before the pass that learns, which moves the running means of batch-norm.
-            seen = None if shared else view(batch.X, batch.y)
-        if seen is not None:
-            losses = task.row_losses(model(batch.X), batch.y)
+        assert batch.y_target is not None
+        with evaluating(extracting), torch.no_grad():
+            target = transform(batch.X_target, batch.y_target)
+            # Before the pass with gradients, which changes the running means of batch-norm.
+            source = None if shared else transform(batch.X, batch.y)
+        if source is not None:
+            losses = data.row_losses(model(batch.X), batch.y)
         elif features is None or head is None:
-            losses = seen = task.row_losses(model(batch.X), batch.y)
+            losses = source = data.row_losses(model(batch.X), batch.y)
         else:
-            seen = features(batch.X)
-            losses = task.row_losses(head(seen), batch.y)
-        labels = () if by_loss else (batch.y, batch.target_y)
-        return losses, weigher(seen.detach(), goal, *labels)
+            source = features(batch.X)
+            losses = data.row_losses(head(source), batch.y)
+        labels = () if by_loss else (batch.y, batch.y_target)
+        return losses, weigher(source.detach(), target, *labels)
 
     return step
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while: no dropout, batch-norm by its running means; then each module as it was."""
+    """Evaluation mode (no dropout, batch-norm by its running means) inside the block; then the previous mode."""
     training = [module for module in model.modules() if module.training]
     for module in training:
         module.training = False
@@ -129,22 +131,22 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def depends_on_mode(model: nn.Module, X: Tensor) -> bool:
-    """Whether training and evaluation mode differ on these rows, as with dropout or batch-norm; nothing is changed."""
+    """Whether training and evaluation mode differ on these rows, as with dropout or batch-norm; changes nothing."""
     devices = [X.device] if X.is_cuda else []
 
-    def learning(seed: int) -> Tensor:
+    def in_training_mode(seed: int) -> Tensor:
         torch.manual_seed(seed)
-        copies: dict[str, Tensor] = {k: b.clone() for k, b in model.named_buffers()}
-        return functional_call(model, dict(model.named_parameters()) | copies, (X,))
+        buffers: dict[str, Tensor] = {k: b.clone() for k, b in model.named_buffers()}
+        return functional_call(model, dict(model.named_parameters()) | buffers, (X,))
 
     with torch.no_grad(), torch.random.fork_rng(devices=devices):
-        one, two = learning(0), learning(1)
+        first, second = in_training_mode(0), in_training_mode(1)
         with evaluating(model):
-            return not (torch.equal(one, two) and torch.equal(one, model(X)))
+            return not (torch.equal(first, second) and torch.equal(first, model(X)))
 
 
-def halves(model: nn.Module, X: Tensor) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
-    """The functions of a network whose forward is head(features(x))."""
+def split_at_features(model: nn.Module, X: Tensor) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
+    """The functions `features` and `head` of a network whose forward is head(features(x))."""
     features, head = getattr(model, "features", None), getattr(model, "head", None)
     if not (callable(features) and callable(head)):
         raise InputError(
@@ -154,7 +156,7 @@ def halves(model: nn.Module, X: Tensor) -> tuple[Callable[[Tensor], Tensor], Cal
     with evaluating(model), torch.no_grad():
         if not torch.allclose(head(features(X)), model(X), rtol=1e-3, atol=1e-4):
             raise InputError(
-                f"head(features(x)) and forward(x) of {type(model).__name__} differ, so its features are not what its "
-                'scores are made of. Make forward head(features(x)), or use transform="loss".'
+                f"head(features(x)) and forward(x) of {type(model).__name__} differ, so its scores are not computed "
+                'from its features. Make forward head(features(x)), or use transform="loss".'
             )
     return features, head

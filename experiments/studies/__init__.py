@@ -1,0 +1,1 @@
+"""Studies that make one page each."""

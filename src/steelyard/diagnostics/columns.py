@@ -1,0 +1,70 @@
+"""How far each column has moved between source and target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from steelyard._typing import FloatArray
+from steelyard.diagnostics.two_sample import column_test
+from steelyard.tables import Column, Frame
+
+
+@dataclass(frozen=True)
+class ColumnShift:
+    """How far one column has moved between source and target.
+
+    Attributes
+    ----------
+    name, kind : str
+        Name of the column; "number", "boolean", "date" or "category".
+    distance : float
+        Distance of the two distributions, between 0 and 1: Kolmogorov-Smirnov, or total variation for a category.
+    standardized_difference : float
+        Difference of the means in pooled standard deviations; for a category that of its most shifted level.
+    p_value : float
+        p-value of the test, times the number of columns.
+
+    Examples
+    --------
+    >>> from steelyard.diagnostics import ColumnShift
+    >>> ColumnShift("age", "number", 0.2, 0.5, 0.001).name
+    'age'
+    """
+
+    name: str
+    kind: str
+    distance: float
+    standardized_difference: float
+    p_value: float
+
+
+def column_shifts(source: Frame, target: Frame) -> tuple[ColumnShift, ...]:
+    """Test and standardized difference of every column, the most shifted first."""
+    found = []
+    for column in source.columns:
+        test = column_test(column, target[column.name])
+        difference = standardized_difference(column, target[column.name])
+        p = min(1.0, test.p_value * len(source.columns))
+        found.append(ColumnShift(column.name, column.kind, test.statistic, difference, p))
+    return tuple(sorted(found, key=lambda c: (c.p_value, -c.distance)))
+
+
+def standardized_difference(source: Column, target: Column) -> float:
+    """Difference of means over the pooled standard deviation; for a category that of its most shifted level."""
+    if source.kind != "category":
+        return _difference(source.values, target.values)
+    levels = {v for c in (source, target) for v in c.values if v is not None}
+    found = [
+        _difference((source.values == v).astype(float), (target.values == v).astype(float)) for v in sorted(levels)
+    ]
+    return max(found, key=abs, default=0.0)
+
+
+def _difference(source: FloatArray, target: FloatArray) -> float:
+    source, target = source[np.isfinite(source)], target[np.isfinite(target)]
+    if not len(source) or not len(target):
+        return 0.0
+    spread = np.sqrt((source.var() + target.var()) / 2)
+    return float((target.mean() - source.mean()) / spread) if spread > 0 else 0.0
