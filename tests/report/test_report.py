@@ -149,6 +149,22 @@ def test_without_overlap_there_are_no_weights_to_draw():
     assert "source, weighted" not in page
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.0, 1.0, [0, 0.25, 0.5, 0.75, 1]),
+        (-0.19, 0.42, [0, 0.2, 0.4]),
+        (0.3, 9.7, [2.5, 5, 7.5]),
+        (8.0, 20.0, [10, 15, 20]),
+        (1e-5, 3e-5, [1e-5, 1.5e-5, 2e-5, 2.5e-5, 3e-5]),
+    ],
+)
+def test_ticks_are_round_values_within_the_axis(low, high, expected):
+    found = svg.Axis(low, high, 0, 100).ticks(4)
+    assert found == pytest.approx(expected)
+    assert "-0" not in [f"{value:g}" for value in found]
+
+
 def test_attributes_are_escaped():
     assert str(svg.tag("text", '<&"', class_='"><script>')) == (
         '<text class="&#34;&gt;&lt;script&gt;">&lt;&amp;&#34;</text>'

@@ -53,7 +53,7 @@ class Axis:
         power = 10.0 ** np.floor(np.log10(span / at_most))
         step = next(power * times for times in (1, 2, 2.5, 5, 10) if span / (power * times) <= at_most + 1e-9)
         first, last = np.ceil(self.low / step - 1e-9), np.floor(self.high / step + 1e-9)
-        return [float(step * k) for k in np.arange(first, last + 1)]
+        return [float(step * k) + 0.0 for k in np.arange(first, last + 1)]  # adding zero turns −0 into 0
 
 
 def text(x: float, y: float, content: str, anchor: str = "middle", kind: str = "tick") -> Markup:
@@ -228,7 +228,7 @@ def _stretch(values: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, floa
 
 def methods(found: Comparison) -> Markup:
     """Loss of every method for the target against ERM's, with one standard error (thick) and 95 % (thin)."""
-    label_width, row = 160, 22.0
+    label_width, row = 180, 22.0
     unit = found.methods[found.plain].loss or 1.0
     spans = [(-m.gain / unit, m.gain_error / unit) for m in found.methods]
     limit = 1.0
@@ -240,7 +240,7 @@ def methods(found: Comparison) -> Markup:
     for i, (method, (change, error)) in enumerate(zip(found.methods, spans, strict=True)):
         y = 8 + row * i + row / 2
         kind = "chosen" if i == found.chosen else "plain" if i == found.plain else "other"
-        parts.append(text(label_width - 8, y + 4, shortened(method.name, 25), "end", f"tick {kind}"))
+        parts.append(text(label_width - 8, y + 4, shortened(method.name, 30), "end", f"tick {kind}"))
         parts += _whiskers(across, change, error if np.isfinite(error) else 2 * limit, y, kind)
     axis = bottom_axis(across, bottom, "change of the loss on the target", lambda v: f"{100 * v:+.3g}%" if v else "0")
     return picture(bottom + BOTTOM, "The methods compared", *parts, *axis)
