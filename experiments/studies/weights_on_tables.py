@@ -61,7 +61,7 @@ def rmse(weights: Any, truth: FloatArray) -> float:
 
 def estimand(ratio: Any, truth: FloatArray) -> FloatArray:
     """What an estimator estimates: for RULSIF the relative density ratio, scaled to mean one."""
-    if not isinstance(ratio, RULSIF):
+    if type(ratio) is not RULSIF:  # ULSIF is a RULSIF with η = 0
         return truth
     bounded = truth / (1 - ETA + ETA * truth)
     return np.asarray(bounded / bounded.mean())
