@@ -5,6 +5,8 @@ from importlib.util import find_spec
 OPTIONAL = {
     "torch": ["src/steelyard/deep/*", "src/steelyard/causal/*"],
     "numba": ["src/steelyard/deep/_matching/line.py", "src/steelyard/deep/_matching/pair_quantile.py"],
+    "pyvinecopulib": ["src/steelyard/baselines/copula.py"],
+    "clarabel": ["src/steelyard/baselines/discrepancy.py"],
     "triton": ["src/steelyard/deep/_matching/triton_*.py"],
 }
 collect_ignore_glob = [name for package, names in OPTIONAL.items() if find_spec(package) is None for name in names]

@@ -21,6 +21,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
 from sklearn.svm import SVR
+from sklearn.utils.fixes import parse_version
 
 from steelyard import (
     KMM,
@@ -69,7 +70,9 @@ def test_no_flattening_and_full_mixture_are_erm_bit_for_bit(estimator, toy):
     ):
         np.testing.assert_array_equal(model.fit(X, y, target=Target(X_target)).predict(X_target), erm)
     weighted = WeightedRegressor(estimator, FIXED).fit(X, y, target=Target(X_target))
-    assert not np.array_equal(weighted.predict(X_target), erm)
+    # Before scikit-learn 1.9 weights reach a forest's leaves, of one row each, but not its bootstrap.
+    if not isinstance(estimator, RandomForestRegressor) or parse_version(sklearn.__version__) >= parse_version("1.9"):
+        assert not np.array_equal(weighted.predict(X_target), erm)
 
 
 def test_no_flattening_is_erm_with_the_users_weights(toy):

@@ -27,6 +27,7 @@ def ten_cells(seed: int, n_source: int = 2000, n_target: int = 2000) -> tuple[Fl
 def ratio_of_counts(X: FloatArray, target: FloatArray) -> FloatArray:
     """Share of each source row's cell in the target over its share in the source."""
     cells, place = np.unique(np.concatenate([X, target]), axis=0, return_inverse=True)
+    place = place.ravel()  # numpy 2.0 gives it a second axis
     counts = [np.bincount(part, minlength=len(cells)) for part in np.split(place, [len(X)])]
     return np.asarray((counts[1] / len(target))[place[: len(X)]] / (counts[0] / len(X))[place[: len(X)]])
 

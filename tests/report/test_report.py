@@ -223,7 +223,7 @@ def browse(folder, address, width):
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: the page is not looked at")
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_browser_shows_it_without_a_complaint_or_a_request(page, tmp_path, width):
-    from matplotlib.image import imread
+    imread = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed: no picture is read").imread
 
     (tmp_path / "report.html").write_text(page)
     # A window cannot be narrower than 500 pixels; a frame can.
