@@ -113,8 +113,7 @@ def names() -> list[str]:
 def job(method: str, dtype: str, n: str) -> Callable[[], Any]:
     """A fit over 9 widths and 9 regs, its data made beforehand."""
     import steelyard
-    from benchmarks.cases import median_width
-    from benchmarks.contestants import REGS, WIDTH_FACTORS, gaussians
+    from benchmarks.problems import REGS, WIDTH_FACTORS, gaussians, median_width
 
     source, target = gaussians(int(n), COLUMNS, dtype)
     settings = {"width": median_width(int(n), COLUMNS) * WIDTH_FACTORS, "reg": REGS, "standardize": False}

@@ -8,17 +8,12 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
-from scipy.spatial.distance import pdist
 
 from benchmarks import contestants as c
-from benchmarks.contestants import Contestant, gaussians
+from benchmarks.contestants import Contestant
 from benchmarks.measure import Row, interleaved, peak_memory, say
+from benchmarks.problems import gaussians, median_width
 from steelyard._numerics.kernels import squared_distances
-
-
-def median_width(n: int, d: int) -> float:
-    source, target = gaussians(min(n, 500), d)
-    return float(np.median(pdist(np.concatenate([source, target]))))
 
 
 def task(contestant: Contestant) -> Callable[[int, int], Callable[[], Any]]:

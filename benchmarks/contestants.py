@@ -13,11 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.problems import REGS, WIDTH_FACTORS, gaussians
 from steelyard import KLIEP, KMM, RULSIF, ULSIF, OneStepRegressor, Target
 from steelyard._numerics.kernels import blocks, gaussian
-
-WIDTH_FACTORS = 2.0 ** (np.arange(2, -7, -1) / 2)
-REGS = 10.0 ** (np.arange(2, -7, -1) / 2)
 
 
 @dataclass(frozen=True)
@@ -25,11 +23,6 @@ class Contestant:
     name: str
     run: Callable[..., Any]  # (source, target, width) → result
     quality: Callable[..., float]  # (result, source, target, width) → smaller is better
-
-
-def gaussians(n: int, d: int, dtype: Any = np.float64, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(n, d)).astype(dtype), rng.normal(0.5, 0.8, size=(n, d)).astype(dtype)
 
 
 # --- RuLSIF: quality is J' on fresh rows ---
