@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ from steelyard._numerics.weighted_means import standard_error
 from steelyard._typing import FloatArray
 from steelyard.datasets import gaussian_pair
 
+ROOT = Path(__file__).parents[2]
 SMALL = ((50, 2), (100, 2), (200, 2), (100, 5), (200, 5))
 ETA = 0.3
 UNSEEN = 600  # from here on, seeds that no decision was made on
@@ -165,7 +167,7 @@ def small_errors() -> dict[str, list[float]]:
 
 
 def small_tables(before: str) -> Iterator[str]:
-    """Weights on few rows, beside an older checkout where one is given."""
+    """Weights on few rows, beside an older commit where one is given."""
     from scipy.stats import ttest_rel
 
     yield "\n## Few rows"
@@ -182,15 +184,20 @@ def small_tables(before: str) -> Iterator[str]:
         yield f"| {size} | {np.mean(errors):.3f} |{beside}"
 
 
-def errors_of(source: str) -> dict[str, list[float]]:
-    """The same squared errors by another checkout's package, which need not have the experiments."""
+def errors_of(before: str) -> dict[str, list[float]]:
+    """The same squared errors by the package of an older commit, which need not have the experiments."""
     imports = "import json, warnings\nimport numpy as np\nfrom steelyard import ULSIF\n"
-    imports += f"from steelyard.datasets import gaussian_pair\nwarnings.simplefilter('ignore')\nSMALL = {SMALL!r}\n"
+    imports += "try:\n    from steelyard.datasets import gaussian_pair\n"
+    imports += "except ModuleNotFoundError:  # as it was called before\n    from steelyard.data import gaussian_pair\n"
+    imports += f"warnings.simplefilter('ignore')\nSMALL = {SMALL!r}\n"
     script = f"{imports}{inspect.getsource(small_errors)}\nprint(json.dumps(small_errors()))"
-    environment = os.environ | {"PYTHONPATH": source}
-    done = subprocess.run(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment, check=True
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        archive = subprocess.run(["git", "archive", before, "src"], stdout=subprocess.PIPE, cwd=ROOT, check=True)
+        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+        environment = os.environ | {"PYTHONPATH": str(Path(folder) / "src")}
+        done = subprocess.run(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment, check=True
+        )
     found: dict[str, list[float]] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
 
@@ -228,15 +235,32 @@ def stability() -> Iterator[str]:
     yield "\n## Does the seed, or a single row, matter?"
     yield (
         "Coefficient of variation of AutoRatio's effective sample size over ten seeds of the fit, and over ten tables "
-        f"that each lack one random row. Seeds from {UNSEEN} on were not looked at before the code was final.\n"
+        "that each lack one random row. Beside it, the same of one candidate: the most even one within one standard "
+        "error of the best, by its cross-fitted weights; and the largest coefficient of variation of any candidate by "
+        f"itself, over rows. Seeds from {UNSEEN} on were not looked at before the code was final.\n"
     )
-    yield "| table | effective sample size | over seeds | over rows |\n|---|--:|--:|--:|"
+    yield "| table | ESS | over seeds | over rows | one candidate, over seeds | over rows | each by itself |"
+    yield "|---|--:|--:|--:|--:|--:|--:|"
     for name, (X, target) in stable_tables():
-        seeds = [_fitted_size(X, target, seed) for seed in range(10)]
         rows = np.random.default_rng(0).integers(len(X), size=10)
-        without = [_fitted_size(np.delete(X, row, axis=0), target, 0) for row in rows]
-        over = [np.std(sizes, ddof=1) / np.mean(sizes) for sizes in (seeds, without)]
-        yield f"| {name} | {np.mean(seeds):.0f} of {len(X)} | {over[0]:.1%} | {over[1]:.1%} |"
+        over_seeds = [steelyard.AutoRatio(random_state=seed).fit(X, target=target) for seed in range(10)]
+        over_rows = [steelyard.AutoRatio(random_state=0).fit(np.delete(X, row, axis=0), target=target) for row in rows]
+        shown = [_variation([fit.effective_sample_size_ for fit in fits]) for fits in (over_seeds, over_rows)]
+        shown += [_variation([_size_of_one(fit) for fit in fits]) for fits in (over_seeds, over_rows)]
+        sizes = [{c.name: c.effective_sample_size for c in fit.candidates_} for fit in over_rows]
+        shown.append(max(_variation([size[candidate] for size in sizes]) for candidate in sizes[0]))
+        mean = np.mean([fit.effective_sample_size_ for fit in over_seeds])
+        yield f"| {name} | {mean:.0f} of {len(X)} | " + " | ".join(f"{value:.1%}" for value in shown) + " |"
+
+
+def _variation(sizes: list[float]) -> float:
+    return float(np.std(sizes, ddof=1) / np.mean(sizes))
+
+
+def _size_of_one(fit: steelyard.AutoRatio) -> float:
+    """Effective sample size of the most even candidate within one standard error of the best."""
+    best = fit.candidates_[0]
+    return max(c.effective_sample_size for c in fit.candidates_ if c.score <= best.score + c.error)
 
 
 def stable_tables() -> Iterator[tuple[str, tuple[FloatArray, FloatArray]]]:
@@ -248,10 +272,6 @@ def stable_tables() -> Iterator[tuple[str, tuple[FloatArray, FloatArray]]]:
         pair = gaussian_pair(1500, 1500, 5, shift=0.3, scale=0.9, random_state=seed)
         yield f"five Gaussian columns, seed {seed}", (pair.X, pair.X_target)
         yield f"ten cells, seed {seed}", ten_cells(seed, 1500, 1500)
-
-
-def _fitted_size(X: FloatArray, target: FloatArray, seed: int) -> float:
-    return float(steelyard.AutoRatio(random_state=seed).fit(X, target=target).effective_sample_size_)
 
 
 def cost() -> Iterator[str]:
@@ -277,9 +297,9 @@ def _spent(ratio: Any, pair: Any) -> float:
     return time.process_time() - start
 
 
-def commit(folder: str | Path) -> str:
-    """The commit of a checkout."""
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=folder)
+def commit() -> str:
+    """The commit of this checkout."""
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
     return git.stdout.strip()
 
 
@@ -291,8 +311,8 @@ def page(settings: Settings, folder: Path) -> str:
         parts = [ten_cell_table(), binary_table(), downstream(settings["draws"]), small_tables(before), mixed()]
         for part in (*parts, stability(), cost()):
             lines += list(part)
-    older = f"; before: {commit(before)}" if before else ""
-    return "\n".join(lines) + f"\n\nAt commit {commit(Path(__file__).parent)}{older}."
+    older = f"; before: {before}" if before else ""
+    return "\n".join(lines) + f"\n\nAt commit {commit()}{older}."
 
 
 STUDY = Study(
@@ -302,6 +322,6 @@ STUDY = Study(
     page=page,
     settings={
         "draws": Setting(200, "draws of the ten-cell table"),
-        "before": Setting("", "src folder of an older checkout, to compare small tables with"),
+        "before": Setting("", "an older commit, to compare small tables with"),
     },
 )
