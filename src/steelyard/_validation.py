@@ -39,22 +39,17 @@ def forget_fit(estimator: BaseEstimator) -> None:
 
 def check_source(estimator: BaseEstimator, X: Any) -> FloatArray:
     """Numeric, finite source rows; stores the number and names of the columns on the estimator."""
-    return _check_rows(estimator, X, table="source", reset=True, least=2)
+    return check_rows(estimator, X, table="source", reset=True, least=2)
 
 
 def check_new_rows(estimator: BaseEstimator, X: Any, table: str = "table to predict") -> FloatArray:
     """Numeric, finite rows with the columns that the estimator was fitted on."""
-    return _check_rows(estimator, X, table=table, reset=False, least=1)
-
-
-def check_block(estimator: BaseEstimator, block: Any, table: str) -> FloatArray:
-    """One block of rows of a table; the first block of a fit sets the number of columns."""
-    return _check_rows(estimator, block, table=table, reset=not hasattr(estimator, "n_features_in_"), least=1)
+    return check_rows(estimator, X, table=table, reset=False, least=1)
 
 
 def check_target(estimator: BaseEstimator, target: Any, source: Any) -> FloatArray:
     """Target rows with the columns of the source, in the order of the source."""
-    return _check_rows(estimator, match_columns(target, source), table="target", reset=False, least=2)
+    return check_rows(estimator, match_columns(target, source), table="target", reset=False, least=2)
 
 
 def check_centers(centers: Any, estimator: BaseEstimator) -> FloatArray:
@@ -104,7 +99,7 @@ def _column_names(table: Any) -> list[Any] | None:
     return None if columns is None else list(columns)
 
 
-def _check_rows(estimator: BaseEstimator, X: Any, *, table: str, reset: bool, least: int) -> FloatArray:
+def check_rows(estimator: BaseEstimator, X: Any, *, table: str, reset: bool, least: int) -> FloatArray:
     try:
         rows: FloatArray = validate_data(
             estimator,

@@ -19,11 +19,11 @@ from steelyard._typing import FloatArray
 from steelyard.app.atomic_files import MARK, check_file, check_folder, csv_text, write_file, write_folder
 from steelyard.app.comparison import N_STEPS, paired_gain
 from steelyard.app.notes import unseen_combinations, unseen_levels
-from steelyard.app.persistence import FILES, TableModel, load_model, require_known
+from steelyard.app.persistence import FILES, TableModel, load_model
 from steelyard.app.workflow import FittedTables, diagnosis_report, fit_tables, predictions_csv
 from steelyard.balance import Balance, balance_in_words, cross_fitted_balance
 from steelyard.diagnostics import Findings, diagnose_pair
-from steelyard.errors import SteelyardWarning, TableError, UnseenCellsWarning
+from steelyard.errors import InputError, SteelyardWarning, TableError, UnseenCellsWarning
 from steelyard.model_selection.performance import Interval, bootstrap_t
 from steelyard.ratio import RULSIF, AutoRatio
 from steelyard.ratio.candidates import mixture_in_words
@@ -298,6 +298,8 @@ def predict_file(folder: Path, table: Path, out: Path, progress: Progress, overw
 
 def evaluate_file(folder: Path, table: Path, seed: int, progress: Progress) -> dict[str, Any]:
     """How good a saved model and the plain one are on labeled rows, beside what the fit had promised."""
+    from scipy.stats import binomtest
+
     model = load_model(folder)
     with progress:
         frame = read(table, progress, at_most=None, seed=0, kinds=model.kinds)
@@ -313,27 +315,24 @@ def evaluate_file(folder: Path, table: Path, seed: int, progress: Progress) -> d
             for name in ("chosen", "plain")
         }
     gain, error = paired_gain(rows["chosen"], rows["plain"], np.ones(len(frame)))
+    found = {}
+    for name, scores in rows.items():
+        if model.classes:  # a share of right ones has Wilson's interval, which knows that 3 of 3 is not certain
+            around = binomtest(int(scores.sum()), len(scores)).proportion_ci(method="wilson")
+            found[name] = Interval(float(scores.mean()), float(around.low), float(around.high))
+        else:
+            found[name] = bootstrap_t(scores, np.ones(len(scores)), np.random.default_rng(seed))
     return {
         "rows": len(frame),
         "method": model.about["method"],
         "plain_method": model.about["plain_method"],
         "kept_plain": model.about["kept_plain"],
         "measure": model.about["measure"],
-        "found": {name: asdict(_found(scores, model, seed)) for name, scores in rows.items()},
+        "found": {name: asdict(interval) for name, interval in found.items()},
         "promised": model.about["performance"],
         "difference": gain,
         "difference_error": error if np.isfinite(error) else None,
     }
-
-
-def _found(scores: FloatArray, model: TableModel, seed: int) -> Interval:
-    """The mean score; a share of right ones has Wilson's interval, which knows that 3 of 3 is not certain."""
-    if not model.classes:
-        return bootstrap_t(scores, np.ones(len(scores)), np.random.default_rng(seed))
-    from scipy.stats import binomtest
-
-    around = binomtest(int(scores.sum()), len(scores)).proportion_ci(method="wilson")
-    return Interval(float(scores.mean()), float(around.low), float(around.high))
 
 
 def row_scores_of(model: TableModel, rows: FloatArray, label: Column, *, plain: bool, table: str) -> FloatArray:
@@ -342,7 +341,12 @@ def row_scores_of(model: TableModel, rows: FloatArray, label: Column, *, plain: 
     at = f"{table}, column {label.name!r}"
     if model.classes:
         truth = np.array([in_words(label.kind, value) for value in label.values], dtype=object)
-        require_known(truth, model.classes, at)
+        unseen = sorted(set(truth) - set(model.classes))
+        if unseen:
+            raise InputError(
+                f"{at} holds classes the model has not seen: {', '.join(unseen[:5])}. It knows "
+                f"{', '.join(model.classes)}."
+            )
         return (predicted == truth).astype(np.float64)
     if label.kind == "category":
         bad = next(value for value in label.values if not is_number(value))

@@ -92,7 +92,12 @@ def read_labels(column: Column, table: str, task: str, place: Callable[[int], st
     elif not np.isfinite(values).all():
         bad = int(rows[np.flatnonzero(~np.isfinite(values))[0]])
         raise TableError(f"{table}, {place(bad)}, {where}: the label is infinite.")
-    if not _are_classes(column.kind, values, task):
+    if task == "auto" and column.kind not in ("category", "boolean"):
+        distinct = np.unique(values)
+        are_classes = len(distinct) <= MOST_CLASSES and bool(np.all(distinct == np.round(distinct)))
+    else:
+        are_classes = task in ("auto", "classification")
+    if not are_classes:
         return Labels(column.name, values.astype(np.float64), present, ())
     text = np.array([in_words(column.kind, value) for value in values])
     classes, first, codes, counts = np.unique(text, return_index=True, return_inverse=True, return_counts=True)
@@ -115,12 +120,3 @@ def _first_stray_text(values: NDArray[Any], task: str) -> int | None:
     if numeric.all() or not (task == "regression" or (task == "auto" and mostly_numbers)):
         return None
     return int(np.flatnonzero(~numeric)[0])
-
-
-def _are_classes(kind: str, values: NDArray[Any], task: str) -> bool:
-    if task != "auto":
-        return task == "classification"
-    if kind in ("category", "boolean"):
-        return True
-    distinct = np.unique(values)
-    return len(distinct) <= MOST_CLASSES and bool(np.all(distinct == np.round(distinct)))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from steelyard._typing import FloatArray
 from steelyard.app.atomic_files import read_file
 from steelyard.app.held_out import probabilities
-from steelyard.errors import InputError, ModelError
+from steelyard.errors import ModelError
 from steelyard.tables import Frame
 from steelyard.tables.encoding import Encoding, is_number
 
@@ -116,9 +116,14 @@ def load_model(folder: Path) -> TableModel:
     import skops.io
 
     described, description, saved = _read(folder)
-    wanted = _trusted_types(folder, saved)
     try:
-        estimators = skops.io.loads(saved, trusted=wanted)
+        wanted = skops.io.get_untrusted_types(data=saved)
+        strange = sorted(set(wanted) - {*TRUSTED, *TRUSTED_TEXT})
+        if strange:
+            raise ModelError(
+                f"{folder / 'model.skops'} holds types that no model of steelyard has: {strange}. Not loaded."
+            )
+        estimators = skops.io.loads(saved, trusted=list(wanted))
         if estimators["description"] != hashlib.sha256(description).hexdigest():
             raise ModelError(
                 f"{folder}: model.json is not the one that model.skops was saved with. They are of two runs, or "
@@ -137,7 +142,7 @@ def load_model(folder: Path) -> TableModel:
         raise
     except ModuleNotFoundError as error:
         raise ModelError(f"{folder}: the model needs {error.name}. Install it: pip install {error.name}.") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, BadZipFile) as error:
         raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
 
 
@@ -161,26 +166,3 @@ def _read(folder: Path) -> tuple[dict[str, Any], bytes, bytes]:
     if not set(described) >= ABOUT:
         raise ModelError(f"{folder / 'model.json'} lacks {sorted(ABOUT - set(described))}. Run steelyard fit again.")
     return described, description, saved
-
-
-def _trusted_types(folder: Path, saved: bytes) -> list[str]:
-    """The types that a model.skops wants; an error if it wants others than `compare` can fit."""
-    import skops.io
-
-    try:
-        wanted = skops.io.get_untrusted_types(data=saved)
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
-        raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
-    strange = sorted(set(wanted) - {*TRUSTED, *TRUSTED_TEXT})
-    if strange:
-        raise ModelError(f"{folder / 'model.skops'} holds types that no model of steelyard has: {strange}. Not loaded.")
-    return list(wanted)
-
-
-def require_known(labels: NDArray[Any], classes: tuple[str, ...], where: str) -> None:
-    """An error for labels that are none of the classes."""
-    strange = sorted({str(label) for label in labels} - set(classes))
-    if strange:
-        raise InputError(
-            f"{where} holds classes the model has not seen: {', '.join(strange[:5])}. It knows {', '.join(classes)}."
-        )
