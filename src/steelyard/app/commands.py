@@ -23,6 +23,7 @@ from steelyard.app.persistence import FILES, TableModel, load_model, require_kno
 from steelyard.app.workflow import FittedTables, diagnosis_report, fit_tables, predictions_csv
 from steelyard.balance import Balance, balance_in_words, cross_fitted_balance
 from steelyard.diagnostics import Findings, diagnose_pair
+from steelyard.diagnostics.findings import LEAST_ROWS
 from steelyard.errors import SteelyardWarning, TableError, UnseenCellsWarning
 from steelyard.model_selection.performance import Interval, bootstrap_t
 from steelyard.ratio import RULSIF, AutoRatio
@@ -55,7 +56,7 @@ def diagnose_files(
     if out is not None:
         check_folder(out, DIAGNOSE_FILES, source, target, made_by="diagnose", overwrite=overwrite)
     with progress, regular_files(source, target) as files:
-        frames = read_pair(files, progress, at_most=SAMPLE, seed=seed, missing=missing)
+        frames = read_pair(files, progress, at_most=SAMPLE, seed=seed, missing=missing, least=LEAST_ROWS)
         task = progress.add_task("comparing", total=None, rows="")
         names = files[0].name, files[1].name
         notes = reading_notes(*frames)
@@ -136,7 +137,7 @@ def weigh_files(
     """Write one importance weight per source row; return a summary of them."""
     check_file(out, source, target, overwrite=overwrite)
     with progress, regular_files(source, target) as files:
-        frames = read_pair(files, progress, at_most=None, seed=seed, missing=missing)
+        frames = read_pair(files, progress, at_most=None, seed=seed, missing=missing, least=2)
         require_label(frames[0], label, files[0].name)
         task = progress.add_task("estimating importance weights", total=None, rows="")
         source_frame, target_frame = (split_label(frame, label)[0] for frame in frames)
@@ -209,7 +210,7 @@ def fit_pair(
 ) -> FittedTables:
     """Fit on two files, which the report calls by these names; writes nothing."""
     with progress, regular_files(source, target) as files:
-        frames = read_pair(files, progress, at_most=None, seed=seed, missing=missing)
+        frames = read_pair(files, progress, at_most=None, seed=seed, missing=missing, least=LEAST_ROWS, label=label)
         require_label(frames[0], label, files[0].name)
         bar = progress.add_task("fitting", total=N_STEPS + 2, rows="")
         return fit_tables(

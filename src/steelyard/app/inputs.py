@@ -39,9 +39,19 @@ def read(
 
 
 def read_pair(
-    files: Sequence[TableFile], progress: Progress, *, at_most: int | None, seed: int, missing: Sequence[str]
+    files: Sequence[TableFile],
+    progress: Progress,
+    *,
+    at_most: int | None,
+    seed: int,
+    missing: Sequence[str],
+    least: int,
+    label: str | None = None,
 ) -> tuple[Frame, Frame]:
-    """Two tables. A column that is text in one of them is read as text in both: 007 stays 007."""
+    """Source and target, of at least so many rows each; those of the source have a label where its column is given.
+
+    A column that is text in one of them is read as text in both: 007 stays 007.
+    """
     kinds: dict[str, str] = {}
     while True:
         frames = (
@@ -50,8 +60,20 @@ def read_pair(
         )
         differ = [name for name in mismatched(*frames) if name not in kinds]
         if not differ:
-            return frames
+            break
         kinds |= dict.fromkeys(differ, "category")
+    counts = [len(frame) for frame in frames]
+    with_label = label in frames[0].names
+    if with_label:
+        counts[0] = int(np.sum(frames[0][str(label)].present()))
+    for file, count in zip(files, counts, strict=True):
+        if 0 < count < least:
+            rows = f"{count} row{'s' if count > 1 else ''}{' with a label' if with_label and file is files[0] else ''}"
+            raise TableError(
+                f"{file.name}: {rows}; at least {least} are needed to compare source and target. Add rows; a model "
+                "that was fitted with more of them predicts any number."
+            )
+    return frames
 
 
 def require_label(frame: Frame, label: str | None, table: str) -> None:

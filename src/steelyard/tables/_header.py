@@ -40,8 +40,9 @@ def check_header(names: list[str], rows: Any, decimal_point: str, where: str) ->
         if name and name.lower() not in SIGNS_AMONG_NUMBERS
     ]
     numbers = [float(name) for name, _ in filled if is_number(name)]
+    words = [(name, column) for name, column in filled if _is_text(column.type)]
     typed = [(name, column.type) for name, column in filled if not _is_text(column.type)]
-    again = [name for name, column in filled if _is_text(column.type) and name in _words(column)]
+    again = [name for name, column in words if name in {str(value).strip() for value in column.unique().to_pylist()}]
     if len(numbers) == len(filled):
         data = bool(filled) and not _is_series(numbers)
     elif typed:
@@ -60,10 +61,6 @@ def _is_text(kind: Any) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_null(kind))
-
-
-def _words(column: Any) -> set[str]:
-    return {str(value).strip() for value in column.unique().to_pylist()}
 
 
 def _fits(name: str, kind: Any) -> bool:

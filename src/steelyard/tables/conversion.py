@@ -50,35 +50,32 @@ def as_frame(table: Any) -> Frame:
         return _from_array(table)
     names = [str(name) for name in data.columns]
     check_names(names, "The table")
-    return Frame(tuple(_from_series(name, data[:, i]) for i, name in enumerate(names)), len(data))
-
-
-def _from_series(name: str, series: Any) -> Column:
-    """A column of a data frame; what Arrow has no type for is taken as numbers or as text."""
-    import pyarrow as pa
-
-    native = series.to_native()
-    if hasattr(native, "sparse"):  # of pandas; Arrow would read its text
-        return _from_objects(name, native.sparse.to_dense().to_numpy())
-    try:
-        return from_arrow(name, series.to_arrow())
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        plain = isinstance(getattr(native, "dtype", None), np.dtype)
-        return _from_objects(name, np.asarray(native) if plain else np.array(series.to_list(), dtype=object))
+    columns = []
+    for i, name in enumerate(names):
+        series = data[:, i]
+        native = series.to_native()
+        try:
+            # Of pandas' sparse columns Arrow would read the text.
+            sparse = hasattr(native, "sparse")
+            columns.append(_from_objects(name, np.asarray(native)) if sparse else from_arrow(name, series.to_arrow()))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):  # Arrow has no such type
+            plain = isinstance(getattr(native, "dtype", None), np.dtype)
+            objects = np.asarray(native) if plain else np.array(series.to_list(), dtype=object)
+            columns.append(_from_objects(name, objects))
+    return Frame(tuple(columns), len(data))
 
 
 def _from_array(table: Any) -> Frame:
-    values = table if isinstance(table, np.ma.MaskedArray) else np.asarray(table)
+    values = np.asarray(table)
     if values.ndim != 2:
         raise InputTypeError(
             f"A table needs rows and columns; got {type(table).__name__} of shape {values.shape}. Give a data frame "
             "(a lazy one collected), an Arrow table or a dense two-dimensional array."
         )
-    if np.ma.is_masked(values):
+    if np.ma.is_masked(table):
         numeric = values.dtype.kind in "fiu"
-        filled = np.ma.getdata(values).astype(np.float64 if numeric else object)
-        filled[np.ma.getmaskarray(values)] = np.nan if numeric else None
-        values = filled
+        values = values.astype(np.float64 if numeric else object)
+        values[np.ma.getmaskarray(table)] = np.nan if numeric else None
     columns = [_from_objects(f"x{i}", values[:, i]) for i in range(values.shape[1])]
     return Frame(tuple(columns), len(values))
 

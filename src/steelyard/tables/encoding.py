@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from steelyard._typing import FloatArray
 from steelyard.errors import ColumnMismatchError, InputError
 from steelyard.tables.frame import Column, Frame
-from steelyard.tables.missing import is_number, is_number_or_missing
+from steelyard.tables.missing import CODE, SIGNS_AMONG_NUMBERS, is_number
 
 # A level of a category has a column of its own if a domain has this share of it; the rest are pooled.
 RARE = 0.01
@@ -215,9 +216,11 @@ def _common_kind(source: Column, target: Column) -> str:
     if not source.present().any():
         return target.kind
     kinds = {source.kind, target.kind}
-    words = {value for column in (source, target) if column.kind == "category" for value in column.values}
-    if kinds == {"number", "category"} and all(is_number_or_missing(word) for word in words if word is not None):
-        return "number"
+    text = source if source.kind == "category" else target
+    if kinds == {"number", "category"}:
+        words = {value.strip().lower() for value in text.values if value is not None} - {"", *SIGNS_AMONG_NUMBERS}
+        codes = any(re.match(CODE, word) or not is_number(word) for word in words)
+        return "category" if codes else "number"
     return "number" if kinds == {"number", "boolean"} else "category"
 
 

@@ -37,6 +37,21 @@ class TableFile:
     path: Path
     name: str
 
+    @classmethod
+    def copied(cls, path: Path, copy: Path) -> TableFile:
+        """A pipe or standard input, copied to a file."""
+        if path.is_dir():
+            raise TableError(f"{path}: this is a folder. Give a CSV or Parquet file.")
+        if path == Path("-") and sys.stdin.isatty():
+            raise TableError("-: standard input is a terminal. Send a table into it, for example with <.")
+        with open(copy, "wb") as out:
+            if path == Path("-"):
+                shutil.copyfileobj(sys.stdin.buffer, out)
+            else:
+                with open(path, "rb") as stream:
+                    shutil.copyfileobj(stream, out)
+        return cls(copy, "standard input" if path in STANDARD_INPUT else str(path))
+
     def head(self, n_bytes: int) -> bytes:
         """Its first bytes."""
         with open(self.path, "rb") as file:
@@ -77,20 +92,6 @@ def regular_files(*paths: Path) -> Iterator[tuple[TableFile, ...]]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if once else Path()
         yield tuple(
-            _copied(path, folder / str(i)) if path in once else TableFile(path, str(path))
+            TableFile.copied(path, folder / str(i)) if path in once else TableFile(path, str(path))
             for i, path in enumerate(paths)
         )
-
-
-def _copied(path: Path, copy: Path) -> TableFile:
-    if path.is_dir():
-        raise TableError(f"{path}: this is a folder. Give a CSV or Parquet file.")
-    if path == Path("-") and sys.stdin.isatty():
-        raise TableError("-: standard input is a terminal. Send a table into it, for example with <.")
-    with open(copy, "wb") as out:
-        if path == Path("-"):
-            shutil.copyfileobj(sys.stdin.buffer, out)
-        else:
-            with open(path, "rb") as stream:
-                shutil.copyfileobj(stream, out)
-    return TableFile(copy, "standard input" if path in STANDARD_INPUT else str(path))

@@ -6,8 +6,6 @@ column of words they may be a category of their own, so there only the signs tha
 
 from __future__ import annotations
 
-import re
-
 # Signs of missing values in any column, as written.
 SIGNS = (
     *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
@@ -30,8 +28,3 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_number_or_missing(text: str) -> bool:
-    """Whether a text can be a value of a column of numbers."""
-    return text.strip().lower() in ("", *SIGNS_AMONG_NUMBERS) or (is_number(text) and not re.match(CODE, text))

@@ -82,7 +82,9 @@ def read_table(
     else:
         csv_file = CsvFile(path.path, head, path.name)
         table, rows = _read_text(csv_file, at_most, seed, advance)
-        how = TextFormat(missing, csv_file.decimal_point, path.name, lambda row: csv_file.place(int(rows[row])))
+        sampled = len(rows) > 0 and rows[-1] >= len(rows)
+        name = f"{path.name} ({len(rows):,} sampled rows)" if sampled else path.name
+        how = TextFormat(missing, csv_file.decimal_point, name, lambda row: csv_file.place(int(rows[row])))
         columns = [column_of_text(name, table[name], (kinds or {}).get(name), how) for name in table.column_names]
     if not len(table):
         raise TableError(f"{path.name}: there is a header but no row.")
