@@ -1,13 +1,14 @@
 """Values that an array would forget to be masked, or complex, or sparse."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 
 from steelyard import ULSIF, OneStepRegressor, Target, WeightedRegressor, diagnose, iwcv_score
 from steelyard.errors import InputError
+
+pd = pytest.importorskip("pandas")
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))

@@ -4,13 +4,14 @@ import datetime
 import decimal
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
 from steelyard.errors import InputError
 from steelyard.tables import as_frame
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
 
 HOUR = datetime.timedelta(hours=12)
 PRICES = [decimal.Decimal("1.5"), None]

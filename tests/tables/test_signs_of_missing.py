@@ -1,13 +1,14 @@
 """Signs of missing values: among numbers and dates they are missing, among words only those that are no word."""
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from steelyard.tables import as_frame, match_frames, read_table
 from steelyard.tables.missing import SIGNS_AMONG_NUMBERS
+
+pd = pytest.importorskip("pandas")
 
 
 def read(folder, text, **options):
@@ -75,6 +76,7 @@ def test_own_signs_hold_in_columns_of_every_kind(tmp_path):
     stored = read_table(tmp_path / "t.parquet", missing=("-999", "unknown"))
     np.testing.assert_array_equal(stored["n"].values, [1, np.nan])
     assert list(stored["w"].values) == ["a", None]
+    assert stored["n"].reading.table == str(tmp_path / "t.parquet")
 
 
 def test_values_that_make_text_of_numbers_are_named(tmp_path):

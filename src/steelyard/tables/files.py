@@ -64,12 +64,13 @@ def regular_files(*paths: Path) -> Iterator[tuple[TableFile, ...]]:
 
     Parameters
     ----------
-    *paths : Path
+    paths : Path
         What the user gave.
 
-    Yields
-    ------
-    tuple of TableFile
+    Returns
+    -------
+    context manager
+        It gives a tuple of `TableFile`, and deletes the copies at its end.
 
     Examples
     --------

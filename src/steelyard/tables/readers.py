@@ -78,7 +78,8 @@ def read_table(
         )
     if head[:4] == b"PAR1":
         table, _ = _collect(_parquet_batches(path), at_most, seed, advance)
-        columns = [with_missing(from_arrow(name, table[name], path.name), missing) for name in table.column_names]
+        stored = [from_arrow(name, table[name], path.name) for name in table.column_names]
+        columns = [with_missing(column, missing, path.name) for column in stored]
     else:
         csv_file = CsvFile(path.path, head, path.name)
         table, rows = _read_text(csv_file, at_most, seed, advance)

@@ -43,12 +43,15 @@ def column_of_text(name: str, values: Any, kind: str | None, how: TextFormat) ->
     """A column of a text file; its kind is found by its values unless it is given as "number" or "category"."""
     import pyarrow.compute as pc
 
+    numbers = None if kind == "category" else _typed(values, "number", how.decimal_point)
+    if numbers is not None and not np.isnan(numbers[1]).any():  # most columns: nothing is missing
+        return with_missing(Column(name, *numbers, Reading(how.table)), how.missing, how.table)
     text = pc.utf8_trim_whitespace(values)
     text, own = _take_out(text, _is_one_of(text, ("", *how.missing)))
     rest, signs = _take_out(text, _is_one_of(pc.utf8_lower(text), SIGNS_AMONG_NUMBERS))
     typed = None if kind == "category" else _typed(rest, kind, how.decimal_point)
     if typed is not None:
-        return with_missing(Column(name, *typed, Reading(how.table, {**own, **signs})), how.missing)
+        return with_missing(Column(name, *typed, Reading(how.table, {**own, **signs})), how.missing, how.table)
     text, signs = _take_out(text, _is_one_of(text, SIGNS))
     reading = Reading(how.table, {**own, **signs}, *_strays(rest, how))
     return Column(name, "category", np.array(text.to_pylist(), dtype=object), reading)
@@ -69,7 +72,7 @@ def numbers_but_for_signs(name: str, values: Any, table: str) -> Column | None:
     return None if typed is None else Column(name, *typed, Reading(table, signs))
 
 
-def with_missing(column: Column, signs: Sequence[str]) -> Column:
+def with_missing(column: Column, signs: Sequence[str], table: str) -> Column:
     """The column without values that are a sign of a missing one, such as -999 among numbers."""
     values, found = column.values.copy(), dict[str, int]()
     for sign in signs:
@@ -83,7 +86,7 @@ def with_missing(column: Column, signs: Sequence[str]) -> Column:
         found[sign] = int(np.sum(rows))
     if not any(found.values()):
         return column
-    before = column.reading or Reading("The table")
+    before = column.reading or Reading(table)
     missing = {sign: before.missing.get(sign, 0) + found.get(sign, 0) for sign in (*before.missing, *found)}
     kept = {sign: count for sign, count in missing.items() if count}
     return replace(column, values=values, reading=replace(before, missing=kept))
