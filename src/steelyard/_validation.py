@@ -60,6 +60,7 @@ def check_centers(centers: Any, estimator: BaseEstimator) -> FloatArray:
         if missing:
             raise ColumnMismatchError(f"centers lack the columns {missing} of the source; add them.")
         centers = centers[list(names)]
+    centers = check_plain(centers, "centers")
     try:
         rows: FloatArray = check_array(centers, dtype=[np.float64, np.float32], ensure_all_finite=False)
     except (ValueError, TypeError) as error:
@@ -70,6 +71,36 @@ def check_centers(centers: Any, estimator: BaseEstimator) -> FloatArray:
         )
     _check_finite(rows, "centers", None)
     return rows
+
+
+def check_plain(values: Any, what: str) -> Any:
+    """The values as they are, or dense; an error where some are masked or complex, which arrays would forget.
+
+    Parameters
+    ----------
+    values : array or data frame
+        Rows, labels or weights. Sparse columns of pandas become dense.
+    what : str
+        What they are called in errors.
+
+    Returns
+    -------
+    array or data frame
+    """
+    if np.ma.is_masked(values):
+        n_masked = int(np.ma.getmaskarray(values).sum())
+        raise InputError(
+            f"{what}: {n_masked:,} {'value is' if n_masked == 1 else 'values are'} masked, and numbers are needed. "
+            "Drop these rows, or replace the masked values by numbers (.filled)."
+        )
+    types: Any = getattr(values, "dtypes", None)  # of the columns of a data frame
+    kinds = [getattr(kind, "kind", "") for kind in types] if hasattr(types, "__iter__") else []
+    if "c" in (*kinds, getattr(getattr(values, "dtype", None), "kind", "")):
+        column = f", column {list(values.columns)[kinds.index('c')]!r}" if "c" in kinds else ""
+        raise InputError(
+            f"{what}{column}: Complex data not supported. Give the real and the imaginary part as columns of their own."
+        )
+    return values.sparse.to_dense() if kinds and hasattr(values, "sparse") else values
 
 
 def match_columns(target: Any, source: Any) -> Any:
@@ -100,6 +131,7 @@ def _column_names(table: Any) -> list[Any] | None:
 
 
 def check_rows(estimator: BaseEstimator, X: Any, *, table: str, reset: bool, least: int) -> FloatArray:
+    X = check_plain(X, table)
     try:
         rows: FloatArray = validate_data(
             estimator,
@@ -123,6 +155,8 @@ def _remedy(error: Exception) -> str:
     text = str(error).lower()
     if "sparse" in text:
         return " Sparse input is not supported; give a dense array (X.toarray())."
+    if "complex" in text:
+        return " Give the real and the imaginary part as columns of their own."
     if "convert" in text or "string" in text:
         return " Every column must be numeric: encode text columns first, for example with preprocess=."
     return ""
@@ -151,6 +185,7 @@ def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> FloatArray | 
     """One finite, non-negative weight per row, not all of them zero."""
     if sample_weight is None:
         return None
+    check_plain(sample_weight, "sample_weight")
     if isinstance(sample_weight, numbers.Real):
         sample_weight = np.full(n_rows, float(sample_weight))
     try:
@@ -180,6 +215,7 @@ def check_labels(estimator: BaseEstimator, X: Any, y: Any) -> None:
         raise InputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None. Give one label per row."
         )
+    check_plain(y, "labels")
     try:
         check_consistent_length(X, y)
     except (ValueError, TypeError) as error:
@@ -196,7 +232,8 @@ def warn_without_target(method: str, consequence: str, stacklevel: int) -> None:
 
 
 def preprocessed(transformer: Any, X: Any) -> Any:
-    """Rows transformed by a fitted transformer; an error where the result is sparse."""
+    """Rows transformed by a fitted transformer; an error where some are masked, or where the result is sparse."""
+    check_plain(X, "rows")
     rows = transformer.transform(X)
     if issparse(rows):
         raise InputTypeError(

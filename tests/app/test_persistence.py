@@ -105,8 +105,8 @@ def test_a_model_that_wants_other_types_is_not_loaded(model, tmp_path):
     [
         ("model.json", b"{", "cannot be read"),
         ("model.json", b"[]", "cannot be read"),
-        ("model.json", b'{"format": 99}', "has format 99; this version reads 2"),
-        ("model.json", b'{"format": 2, "label": "y"}', "lacks .*'method'"),
+        ("model.json", b'{"format": 99}', "has format 99; this version reads 3"),
+        ("model.json", b'{"format": 3, "label": "y"}', "lacks .*'method'"),
         ("model.skops", b"PK garbage", "cannot be read"),
         ("model.skops", None, "There is no"),
     ],

@@ -22,9 +22,10 @@ from steelyard.app.atomic_files import read_file
 from steelyard.app.held_out import probabilities
 from steelyard.errors import ModelError
 from steelyard.tables import Frame
-from steelyard.tables.encoding import Encoding, is_number
+from steelyard.tables.encoding import Encoding
+from steelyard.tables.missing import is_number
 
-FORMAT = 2
+FORMAT = 3
 FILES = ("model.skops", "model.json")
 TRUSTED = (
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
@@ -45,7 +46,8 @@ TRUSTED = (
     "steelyard.weighted.WeightedClassifier",
     "steelyard.weighted.WeightedRegressor",
 )
-ABOUT = {"label", "classes", "columns", "method", "plain_method", "kept_plain", "measure", "performance"}
+READ = {"label", "classes", "columns", "missing"}  # what is not for people only
+ABOUT = {*READ, "method", "plain_method", "kept_plain", "measure", "performance"}
 TRUSTED_TEXT = ("skrub._string_encoder.StringEncoder", "skrub._to_str.ToStr")
 
 
@@ -70,6 +72,11 @@ class TableModel:
         elif not all(is_number(name) for name in self.classes) and set(self.classes) != {"false", "true"}:
             kinds[self.label] = "category"
         return kinds
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Signs of missing values in the files of the fit, in addition to the usual ones."""
+        return self.encoding.missing
 
     def encode(self, frame: Frame, table: str = "table") -> FloatArray:
         """Rows of a table as numbers; `table` is its name in errors."""
@@ -96,6 +103,7 @@ def model_files(model: TableModel) -> dict[str, bytes]:
         "steelyard": steelyard.__version__,
         "label": model.label,
         "classes": list(model.classes),
+        "missing": list(model.missing),
         **model.about,
         "columns": model.encoding.to_dict(),
     }
@@ -129,14 +137,14 @@ def load_model(folder: Path) -> TableModel:
                 f"{folder}: model.json is not the one that model.skops was saved with. They are of two runs, or "
                 "one of them was changed. Run steelyard fit again."
             )
-        encoding = Encoding.from_dict(described["columns"], estimators["text"])
+        encoding = Encoding.from_dict(described["columns"], estimators["text"], described["missing"])
         return TableModel(
             encoding,
             estimators["model"],
             estimators["plain"],
             described["label"],
             tuple(described["classes"]),
-            {key: value for key, value in described.items() if key not in ("format", "columns", "label", "classes")},
+            {key: value for key, value in described.items() if key not in {"format", *READ}},
         )
     except ModelError:
         raise
