@@ -57,10 +57,10 @@ def test_notes_are_shown_and_do_not_flood(tmp_path):
     path = tmp_path / "s.csv"
     path.write_text(",".join(f"c{j}" for j in range(30)) + "\n" + "\n".join(rows))
     said = steelyard("diagnose", path, path)
-    assert "Note:" in said.stderr
+    assert "Note:" in said.output
     assert "Note:" not in said.stdout
-    assert said.stderr.count("3 values 'NA' were read as missing.") == 10
-    assert said.stderr.count("The same is true of 25 more columns.") == 2
+    assert said.output.count("3 values 'NA' were read as missing.") == 10
+    assert said.output.count("The same is true of 25 more columns.") == 2
 
 
 def test_a_saved_model_reads_with_the_signs_of_its_fit(tables, tmp_path):
