@@ -16,7 +16,7 @@ from steelyard.app.persistence import TRUSTED, TableModel, load_model, model_fil
 from steelyard.datasets import gaussian_pair
 from steelyard.errors import InputError, ModelError
 from steelyard.ratio import auto
-from steelyard.ratio.candidates import BOOSTED, UNIFORM, KERNEL, LINEAR
+from steelyard.ratio.candidates import BOOSTED, KERNEL, LINEAR, UNIFORM
 from steelyard.tables import as_frame
 from steelyard.tables.encoding import learn_encoding
 

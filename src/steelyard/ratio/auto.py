@@ -21,7 +21,7 @@ from steelyard.ratio._base import InductiveRatio
 from steelyard.ratio._centers import fold_of_centers
 from steelyard.ratio._domain_classifiers import BoundedCalibration, fit_odds
 from steelyard.ratio._overlap import NO_OVERLAP
-from steelyard.ratio.candidates import BOOSTED, UNIFORM, KERNEL, LINEAR, RatioCandidate, assign_shares
+from steelyard.ratio.candidates import BOOSTED, KERNEL, LINEAR, UNIFORM, RatioCandidate, assign_shares
 from steelyard.ratio.ulsif import ULSIF, rounded_coefficients
 from steelyard.weights import effective_sample_size
 

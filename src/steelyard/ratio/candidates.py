@@ -55,7 +55,8 @@ def assign_shares(candidates: Sequence[RatioCandidate]) -> tuple[RatioCandidate,
 
     Examples
     --------
-    >>> best, uniform = RatioCandidate("uLSIF", -0.7, 0.0, 50, 0.1), RatioCandidate("uniform weights", -0.6, 0.1, 100, 0.2)
+    >>> best = RatioCandidate("uLSIF", -0.7, 0.0, 50, 0.1)
+    >>> uniform = RatioCandidate("uniform weights", -0.6, 0.1, 100, 0.2)
     >>> [round(candidate.share, 6) for candidate in assign_shares([best, uniform])]
     [0.5, 0.5]
     """
