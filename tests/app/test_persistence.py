@@ -17,7 +17,7 @@ from steelyard.datasets import gaussian_pair
 from steelyard.errors import InputError, ModelError
 from steelyard.ratio import auto
 from steelyard.ratio.candidates import BOOSTED, KERNEL, LINEAR, UNIFORM
-from steelyard.tables import as_frame
+from steelyard.tables import as_frame, encode_pair
 from steelyard.tables.encoding import learn_encoding
 
 ABOUT = {
@@ -143,13 +143,12 @@ def test_the_description_is_readable(model, tmp_path):
 
 
 def test_unknown_classes_are_named():
-    frame = as_frame({"x": [0.0, 1.0, 2.0], "y": ["yes", "maybe", "no"]})
-    encoding = learn_encoding(frame.without("y"))
-    encoded = encoding.transform(frame.without("y"))
-    plain = LogisticRegression().fit(encoded, [1, 0, 0])
-    model = TableModel(encoding, plain, plain, "y", ("no", "yes"), {})
+    frame = as_frame(pa.table({"x": [0.0, 1.0, 2.0], "y": ["yes", "maybe", "no"]}))
+    pair = encode_pair(frame.without("y"), frame.without("y"))
+    plain = LogisticRegression().fit(pair.X, [1, 0, 0])
+    model = TableModel(pair.encoding, plain, plain, "y", ("no", "yes"), {})
     with pytest.raises(InputError, match=r"t\.csv, column 'y' holds .* has not seen: maybe\. It knows no, yes"):
-        row_scores_of(model, encoded, frame["y"], plain=False, table="t.csv")
+        row_scores_of(model, pair.X, frame["y"], plain=False, table="t.csv")
 
 
 def test_a_text_column_survives(tmp_path):
