@@ -67,7 +67,7 @@ def sections(summary: Summary[Data, Named]) -> list[Section]:
         "on the source without weights; part of the gain comes from choosing another learner for the target."
     )
     header = ["data", ERM.label, CHOSEN.label, "ratio", "p", "ERM kept"]
-    return [Section("Nobody worse without evidence", header, lines, note)]
+    return [Section("The choice of `steelyard fit` beside ERM", header, lines, note)]
 
 
 def pictures(summary: Summary[Data, Named]) -> list[Picture]:
@@ -79,7 +79,7 @@ def pictures(summary: Summary[Data, Named]) -> list[Picture]:
 
 EXPERIMENT = Experiment(
     name="choice",
-    title="Nobody worse without evidence",
+    title="The choice of `steelyard fit` beside ERM",
     explains=(
         "Not a table of the survey. `steelyard fit` on the nine data sets of table 2, drawn as there: its choice among "
         "plain, flattened, relative and one-step fits, by importance-weighted cross-validation with one standard error "

@@ -16,7 +16,7 @@ from steelyard.app.persistence import TRUSTED, TableModel, load_model, model_fil
 from steelyard.datasets import gaussian_pair
 from steelyard.errors import InputError, ModelError
 from steelyard.ratio import auto
-from steelyard.ratio.candidates import BOOSTED, EVEN, KERNEL, LINEAR
+from steelyard.ratio.candidates import BOOSTED, KERNEL, LINEAR, UNIFORM
 from steelyard.tables import as_frame, encode_pair
 from steelyard.tables.encoding import learn_encoding
 
@@ -75,7 +75,7 @@ def test_everything_the_comparison_can_choose_is_trusted(classify, tmp_path):
             assert set(skops.io.get_untrusted_types(data=skops.io.dumps(fitted))) <= set(TRUSTED)
 
 
-@pytest.mark.parametrize("name", [EVEN, KERNEL, LINEAR, BOOSTED])
+@pytest.mark.parametrize("name", [UNIFORM, KERNEL, LINEAR, BOOSTED])
 def test_every_ratio_that_can_be_chosen_is_trusted(name, monkeypatch):
     pair = gaussian_pair(250, 250, 2, random_state=0)
     monkeypatch.setattr(

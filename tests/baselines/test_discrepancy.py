@@ -83,7 +83,7 @@ def test_weights_reach_what_linear_programs_reach():
     assert found.discrepancy <= upper + reg * (uneven[0] - uneven[1]) + 1e-6
 
 
-def test_the_same_rows_have_even_weights():
+def test_the_same_rows_have_uniform_weights():
     X, _, source, _ = features(0)
     np.testing.assert_allclose(least_discrepancy(source, source).weights * len(source), 1, atol=1e-4)
     # And almost the same rows almost even ones, though many weights are almost as good.

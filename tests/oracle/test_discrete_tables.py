@@ -24,7 +24,7 @@ from steelyard import (
 from tests.made_up_tables import binary_columns, labeled_ten_cells, ratio_of_counts, target_accuracy, ten_cells
 
 pytestmark = pytest.mark.filterwarnings("ignore::steelyard.errors.SteelyardWarning")
-# Largest RMSE to the ratio of the counts (even weights have 1.03).
+# Largest RMSE to the ratio of the counts (uniform weights have 1.03).
 TEN_CELLS = {
     "ULSIF": (ULSIF(random_state=0), 0.10),
     "LSIF": (LSIF(random_state=0), 0.10),

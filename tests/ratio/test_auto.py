@@ -15,7 +15,7 @@ from steelyard.errors import InputTypeError, NoOverlapError, RawMeanWarning
 from steelyard.ratio import KMM
 from steelyard.ratio._domain_classifiers import BoundedCalibration
 from steelyard.ratio.auto import ETA
-from steelyard.ratio.candidates import BOOSTED, EVEN, KERNEL, LINEAR, RatioCandidate, assign_shares, mixture_in_words
+from steelyard.ratio.candidates import BOOSTED, KERNEL, LINEAR, UNIFORM, RatioCandidate, assign_shares, mixture_in_words
 
 pytestmark = pytest.mark.filterwarnings("ignore::steelyard.errors.SteelyardWarning")
 
@@ -75,18 +75,18 @@ def test_smooth_shifts_in_few_columns_go_to_the_kernels():
     assert np.mean(np.square(ratio.weights_ - truth)) < 0.2 * np.mean(np.square(1 - truth))
 
 
-def test_without_a_shift_the_weights_are_even():
+def test_without_a_shift_the_weights_are_uniform():
     chosen = []
     for seed in range(5):
         pair = gaussian_pair(300, 300, 3, shift=0.0, scale=1.0, random_state=seed)
         chosen.append(AutoRatio(random_state=0).fit(pair.X, target=pair.X_target).chosen_)
-    assert chosen.count(EVEN) >= 4
+    assert chosen.count(UNIFORM) >= 4
 
 
 def test_few_rows_have_no_boosting():
     pair = gaussian_pair(150, 300, 2, random_state=0)
     names = {c.name for c in AutoRatio(random_state=0).fit(pair.X, target=pair.X_target).candidates_}
-    assert names == {EVEN, KERNEL, LINEAR}
+    assert names == {UNIFORM, KERNEL, LINEAR}
     pair = gaussian_pair(200, 300, 2, random_state=0)
     assert BOOSTED in {c.name for c in AutoRatio(random_state=0).fit(pair.X, target=pair.X_target).candidates_}
 
@@ -108,11 +108,11 @@ def test_the_score_is_the_squared_error_of_the_relative_ratio():
     pair = gaussian_pair(2000, 2000, 1, shift=0.5, scale=0.8, random_state=1)
     found = {c.name: c for c in AutoRatio(random_state=0).fit(pair.X, target=pair.X_target).candidates_}
     truth = pair.ratio(pair.X, ETA)
-    # The squared error of even weights under the mixture, less that of the best: half of it is the gap of the scores.
+    # Squared error of uniform weights under the mixture, less that of the best: half of it is the gap of the scores.
     mixture = 1 - ETA + ETA * pair.ratio(pair.X)
-    even = 0.5 * np.mean(mixture * np.square(1 - truth))
-    assert found[EVEN].score == pytest.approx(-0.5)
-    assert found[EVEN].score - found[KERNEL].score == pytest.approx(even, rel=0.25)
+    uniform = 0.5 * np.mean(mixture * np.square(1 - truth))
+    assert found[UNIFORM].score == pytest.approx(-0.5)
+    assert found[UNIFORM].score - found[KERNEL].score == pytest.approx(uniform, rel=0.25)
 
 
 def test_prediction_is_the_function_behind_the_weights():
@@ -130,13 +130,17 @@ def test_shares_fall_with_the_distance_to_the_best():
     def candidate(name, score, error):
         return RatioCandidate(name, score, error, 100.0, 0.1)
 
-    kernel, linear, even = candidate(KERNEL, -0.8, 0.0), candidate(LINEAR, -0.78, 0.02), candidate(EVEN, -0.5, 0.1)
-    assert [c.share for c in assign_shares([kernel, linear, even])] == pytest.approx([2 / 3, 1 / 3, 0])
-    # One standard error worse than the best, even weights have half, and the others divide the rest.
-    close = candidate(EVEN, -0.5, 0.3)
+    kernel, linear, uniform = (
+        candidate(KERNEL, -0.8, 0.0),
+        candidate(LINEAR, -0.78, 0.02),
+        candidate(UNIFORM, -0.5, 0.1),
+    )
+    assert [c.share for c in assign_shares([kernel, linear, uniform])] == pytest.approx([2 / 3, 1 / 3, 0])
+    # One standard error worse than the best, uniform weights have half, and the others divide the rest.
+    close = candidate(UNIFORM, -0.5, 0.3)
     assert [c.share for c in assign_shares([kernel, linear, close])] == pytest.approx([1 / 3, 1 / 6, 1 / 2])
-    # Where even weights are the best, no other candidate has a share, however close its score.
-    best = candidate(EVEN, -0.5, 0.0), candidate(LINEAR, -0.4999, 0.1), candidate(KERNEL, -0.5, 0.1)
+    # Where uniform weights are the best, no other candidate has a share, however close its score.
+    best = candidate(UNIFORM, -0.5, 0.0), candidate(LINEAR, -0.4999, 0.1), candidate(KERNEL, -0.5, 0.1)
     assert [c.share for c in assign_shares(best)] == [1, 0, 0]
 
 

@@ -1,6 +1,6 @@
 """Estimators of the density ratio w(x) = p_target(x) / p_source(x); its values at the source rows are their weights.
 
-* `AutoRatio` (the default): averages uLSIF, two domain classifiers and even weights by their cross-validated scores
+* `AutoRatio` (the default): averages uLSIF, two domain classifiers and uniform weights by their cross-validated scores
 * `ULSIF`, `RULSIF`: least squares in closed form, for the plain and the relative density ratio
 * `LSIF`: least squares with non-negative, sparse coefficients
 * `KLIEP`: largest target likelihood

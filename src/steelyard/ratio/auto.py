@@ -21,7 +21,7 @@ from steelyard.ratio._base import InductiveRatio
 from steelyard.ratio._centers import fold_of_centers
 from steelyard.ratio._domain_classifiers import BoundedCalibration, fit_odds
 from steelyard.ratio._overlap import NO_OVERLAP
-from steelyard.ratio.candidates import BOOSTED, EVEN, KERNEL, LINEAR, RatioCandidate, assign_shares
+from steelyard.ratio.candidates import BOOSTED, KERNEL, LINEAR, UNIFORM, RatioCandidate, assign_shares
 from steelyard.ratio.ulsif import ULSIF, rounded_coefficients
 from steelyard.weights import effective_sample_size
 
@@ -79,7 +79,7 @@ class AutoRatio(InductiveRatio):
     No estimator of the density ratio (survey, section 3.2) is the best on every table: sums of Gaussians (uLSIF) fit
     smooth shifts in a few columns, but hardly see a shift in sixty columns of categories, where a domain classifier is
     excellent. There are four candidates: `ULSIF`, a linear and a boosted domain classifier (calibrated; see Notes),
-    and even (uniform) weights. Each estimates the ratio of held-out rows, in five folds of both domains.
+    and uniform weights. Each estimates the ratio of held-out rows, in five folds of both domains.
 
     The candidates are compared by RuLSIF's least-squares score of the relative density ratio w_η = w / (1 − η + ηw)
     with η = 0.1 (survey, section 4.2), w scaled to mean one over the source:
@@ -90,7 +90,7 @@ class AutoRatio(InductiveRatio):
     dominated by the squares of a few large weights; w_η is at most 1/η.
 
     The weights are an average of the candidates. A candidate whose score is z standard errors worse than the best
-    counts 1 − z/2, and nothing for z ≥ 2; even weights have the share 1 − z/2, and the others divide the rest in
+    counts 1 − z/2, and nothing for z ≥ 2; uniform weights have the share 1 − z/2, and the others divide the rest in
     proportion. Choosing a single candidate would depend on the seed, or on a single row, where two candidates perform
     alike, and the average of two such ratios is more accurate than either.
 
@@ -158,7 +158,7 @@ class AutoRatio(InductiveRatio):
         n_draws = N_DRAWS if min(source.n_rows, target.n_rows) < FEW_ROWS else 1
         draws = [(assign_folds(source, n_folds, rng), assign_folds(target, n_folds, rng)) for _ in range(n_draws)]
         ones = [[np.ones(len(draw[side].cell)) for draw in draws] for side in (0, 1)]
-        found = {EVEN: _CrossFitted(ones[0], ones[1])}
+        found = {UNIFORM: _CrossFitted(ones[0], ones[1])}
         with one_openmp_thread():
             kernel, found[KERNEL] = _cross_fit_ulsif(samples, draws, rng)
             boosted = min(source.n_rows, target.n_rows) >= LEAST_BOOSTED
@@ -168,7 +168,7 @@ class AutoRatio(InductiveRatio):
             self.candidates_ = assign_shares(_compare(found, samples, draws, weights))
             self.chosen_ = max(self.candidates_, key=lambda c: c.share).name
             used = [c.name for c in self.candidates_ if c.share]
-            fitted: dict[str, Any] = {EVEN: None, KERNEL: kernel}
+            fitted: dict[str, Any] = {UNIFORM: None, KERNEL: kernel}
             if LINEAR in used or BOOSTED in used:
                 odds = fit_odds(samples, draws[0], None, boosted=BOOSTED in used)
                 fitted |= zip((LINEAR, BOOSTED), odds, strict=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-EVEN, KERNEL, LINEAR, BOOSTED = "even weights", "uLSIF", "linear classifier", "boosted classifier"
+UNIFORM, KERNEL, LINEAR, BOOSTED = "uniform weights", "uLSIF", "linear classifier", "boosted classifier"
 # A candidate whose score is at least this many standard errors worse than the best has no share in the weights.
 MOST_STANDARD_ERRORS = 2.0
 
@@ -20,9 +20,9 @@ class RatioCandidate:
     Parameters
     ----------
     name : str
-        "even weights", "uLSIF", "linear classifier" or "boosted classifier".
+        "uniform weights", "uLSIF", "linear classifier" or "boosted classifier".
     score : float
-        The score J'; smaller is better, and even weights have −½.
+        The score J'; smaller is better, and uniform weights have −½.
     error : float
         Standard error of the difference to the best score, over the rows and the random folds.
     effective_sample_size : float
@@ -55,8 +55,9 @@ def assign_shares(candidates: Sequence[RatioCandidate]) -> tuple[RatioCandidate,
 
     Examples
     --------
-    >>> best, even = RatioCandidate("uLSIF", -0.7, 0.0, 50, 0.1), RatioCandidate("even weights", -0.6, 0.1, 100, 0.2)
-    >>> [round(candidate.share, 6) for candidate in assign_shares([best, even])]
+    >>> best = RatioCandidate("uLSIF", -0.7, 0.0, 50, 0.1)
+    >>> uniform = RatioCandidate("uniform weights", -0.6, 0.1, 100, 0.2)
+    >>> [round(candidate.share, 6) for candidate in assign_shares([best, uniform])]
     [0.5, 0.5]
     """
     closeness: dict[str, float] = {}  # one for the best candidate, zero from MOST_STANDARD_ERRORS on
@@ -64,10 +65,10 @@ def assign_shares(candidates: Sequence[RatioCandidate]) -> tuple[RatioCandidate,
         excess = c.score - candidates[0].score
         limit = MOST_STANDARD_ERRORS * c.error
         closeness[c.name] = 1.0 if not excess > 0 else max(0.0, 1 - excess / limit) if limit > 0 else 0.0
-    even = closeness.pop(EVEN)
-    total = sum(closeness.values()) or 1.0  # zero only where even weights are the best and have the whole share
-    shares = {name: (1 - even) * close / total for name, close in closeness.items()}
-    return tuple(replace(c, share=shares.get(c.name, even)) for c in candidates)
+    uniform = closeness.pop(UNIFORM)
+    total = sum(closeness.values()) or 1.0  # zero only where uniform weights are the best and have the whole share
+    shares = {name: (1 - uniform) * close / total for name, close in closeness.items()}
+    return tuple(replace(c, share=shares.get(c.name, uniform)) for c in candidates)
 
 
 def mixture_in_words(candidates: Sequence[RatioCandidate]) -> str:
@@ -75,9 +76,9 @@ def mixture_in_words(candidates: Sequence[RatioCandidate]) -> str:
 
     Examples
     --------
-    >>> even = RatioCandidate("even weights", -0.6, 0.1, 99, 0.2, share=0.3)
-    >>> mixture_in_words([RatioCandidate("uLSIF", -0.7, 0.0, 50, 0.1, share=0.7), even])
-    'uLSIF (70 %) and even weights (30 %)'
+    >>> uniform = RatioCandidate("uniform weights", -0.6, 0.1, 99, 0.2, share=0.3)
+    >>> mixture_in_words([RatioCandidate("uLSIF", -0.7, 0.0, 50, 0.1, share=0.7), uniform])
+    'uLSIF (70 %) and uniform weights (30 %)'
     """
     used = sorted((c for c in candidates if c.share >= 0.005), key=lambda c: -c.share)
     if len(used) == 1:

@@ -37,7 +37,7 @@ class KMM(RatioEstimator):
 
     The solution is certified (``certificate_``): duality gap and residuals are at most `tol`, or a
     `ConvergenceError` reports them. K is nearly singular in few columns, and many weightings have almost the same
-    objective; `reg` selects one with even weights at almost no cost in the objective.
+    objective; `reg` selects one with more uniform weights at almost no cost in the objective.
 
     Parameters
     ----------

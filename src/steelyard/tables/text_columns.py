@@ -15,6 +15,7 @@ from steelyard.tables.missing import CODE, SIGNS, SIGNS_AMONG_NUMBERS, is_number
 # A column is nearly numbers if at most this share of its values, or this many, are something else.
 FEW_STRAYS, LEAST_STRAYS = 0.05, 3
 DAY = "1970-01-01 "
+FIRST_ROWS = 20  # a kind that does not fit these is not tried on the whole column
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ def _typed(text: Any, kind: str | None, decimal_point: str) -> tuple[str, NDArra
         trials += [("time", times, pa.timestamp("ns"))]
     for found, values, wanted in trials:
         try:
+            pc.cast(values[:FIRST_ROWS], wanted)  # Arrow goes through the whole column even if its first value fails
             cast = pc.cast(values, wanted)
         except pa.ArrowInvalid:
             continue
