@@ -29,6 +29,10 @@ HOW_TO_CLEAN = (
     "Clean or impute the rows first, or let the estimator do so: WeightedRegressor(..., preprocess=SimpleImputer()) "
     "treats source and target alike."
 )
+HOW_TO_ENCODE = (
+    "Encode text columns first, or let the estimator do so: WeightedRegressor(make_pipeline(ColumnTransformer(...), "
+    "model)) takes a data frame as it is."
+)
 
 
 def forget_fit(estimator: BaseEstimator) -> None:
@@ -129,7 +133,7 @@ def _remedy(error: Exception) -> str:
     if "sparse" in text:
         return " Sparse input is not supported; give a dense array (X.toarray())."
     if "convert" in text or "string" in text:
-        return " Every column must be numeric: encode text columns first, for example with preprocess=."
+        return f" Every column must be numeric. {HOW_TO_ENCODE}"
     return ""
 
 

@@ -225,7 +225,7 @@ class OneStepBase(ShowsWeights, BaseEstimator):
         self, candidates: list[Candidates], tables: Tables, validation: ValidationWeights, rng: np.random.Generator
     ) -> int:
         source = validation.source.first(SELECTION_ROWS)
-        n_folds = number_of_folds(source, at_most=N_FOLDS)
+        n_folds = number_of_folds(source, at_most=N_FOLDS, chosen="width, reg, ratio_width and ratio_reg")
         parts = assign_folds(source, n_folds, rng, self._groups(tables.y[: len(source)]))
         y = tables.y[parts.cell]
         importance = validation.importance[parts.cell] * (parts.mass / source.mass[parts.cell])
