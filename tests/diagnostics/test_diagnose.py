@@ -10,8 +10,15 @@ from sklearn.metrics import roc_auc_score
 
 from steelyard import Target, diagnose, target_performance
 from steelyard._numerics.kernels import gaussian
+from steelyard.diagnostics import conditional
 from steelyard.diagnostics.columns import column_shifts
-from steelyard.diagnostics.conditional import class_conditional_test, concept_test
+from steelyard.diagnostics.conditional import (
+    _cross_fitted,
+    _hat_functions,
+    _smoothed,
+    class_conditional_test,
+    concept_test,
+)
 from steelyard.diagnostics.findings import pareto_k, uncovered_share
 from steelyard.diagnostics.two_sample import _mmd, classifier_test, column_test, mmd_test
 from steelyard.errors import InputError, InputTypeError
@@ -121,6 +128,26 @@ def test_class_conditional_shift_is_seen_and_label_shift_is_not_taken_for_it():
     kept = [class_conditional_test(*label_shift(seed, 0.0)).p_value >= 0.05 for seed in range(10)]
     assert sum(kept) >= 7
     assert all(class_conditional_test(*label_shift(seed, 0.6)).p_value < 0.05 for seed in range(3))
+
+
+def test_the_means_given_a_number_follow_a_curve():
+    rng = np.random.default_rng(0)
+    y = rng.exponential(size=2000)
+    truth = np.column_stack([np.log(y + 0.1), np.sqrt(y)])
+    means = _cross_fitted(_hat_functions(y), truth + 0.3 * rng.normal(size=(2000, 2)), rng, _smoothed)
+    assert np.sqrt(np.mean((means - truth) ** 2)) < 0.1
+    assert _hat_functions(np.repeat([0.0, 1.0, 2.0], 50)).tolist() == np.repeat(np.eye(3), 50, axis=0).tolist()
+
+
+@pytest.mark.parametrize("test", [concept_test, class_conditional_test])
+def test_the_number_of_fits_grows_neither_with_columns_nor_with_classes(test, monkeypatch):
+    """With 600 columns, ten fits for each of them would take minutes."""
+    fits = []
+    monkeypatch.setattr(conditional, "_cross_fitted", lambda given, *rest: fits.append(1) or _cross_fitted(given, *rest))
+    rng = np.random.default_rng(0)
+    classes = np.eye(8)[rng.integers(0, 8, 100)][:, 1:]
+    test(rng.normal(size=(100, 40)), classes, np.repeat([0.0, 1.0], 50), rng)
+    assert len(fits) == 2
 
 
 # --- verdicts --------------------------------------------------------------------------------------------------------
