@@ -143,7 +143,9 @@ def test_the_means_given_a_number_follow_a_curve():
 def test_the_number_of_fits_grows_neither_with_columns_nor_with_classes(test, monkeypatch):
     """With 600 columns, ten fits for each of them would take minutes."""
     fits = []
-    monkeypatch.setattr(conditional, "_cross_fitted", lambda given, *rest: fits.append(1) or _cross_fitted(given, *rest))
+    monkeypatch.setattr(
+        conditional, "_cross_fitted", lambda given, *rest: fits.append(1) or _cross_fitted(given, *rest)
+    )
     rng = np.random.default_rng(0)
     classes = np.eye(8)[rng.integers(0, 8, 100)][:, 1:]
     test(rng.normal(size=(100, 40)), classes, np.repeat([0.0, 1.0], 50), rng)

@@ -242,3 +242,11 @@ def test_repeated_rows_are_the_problem_of_all_rows(levels, slack):
     objective = 0.5 * weights @ K @ weights - linear @ weights
     assert objective == pytest.approx(0.5 * solution @ K @ solution - linear @ solution, rel=1e-6)
     np.testing.assert_allclose(weights, solution, atol=5e-3)
+
+
+def test_a_fit_says_what_it_solves_to_the_log_alone(caplog, capsys):
+    rng = np.random.default_rng(0)
+    with caplog.at_level("INFO", "steelyard"):
+        KMM(random_state=0).fit(rng.normal(size=(1200, 1)), target=rng.normal(size=(50, 1)))
+    assert "KMM: a quadratic program of 1,200 source rows and 50 target rows" in caplog.text
+    assert capsys.readouterr() == ("", "")

@@ -110,7 +110,7 @@ def _mean(given: FloatArray, wanted: FloatArray, new: FloatArray) -> FloatArray:
 
 
 def _smoothed(given: FloatArray, wanted: FloatArray, new: FloatArray) -> FloatArray:
-    """Means of classes or values of a curve at its knots, drawn toward the common mean as if by a tenth of a row each."""
+    """Means of classes, or values of a curve at its knots, drawn to the common mean as if by a tenth of a row each."""
     from sklearn.linear_model import Ridge
 
     return np.asarray(Ridge(alpha=0.1).fit(given, wanted).predict(new)).reshape(len(new), -1)

@@ -161,7 +161,9 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         self._warn()
 
     def _warn(self) -> None:
-        advice = "Flatten the weights (WeightedRegressor(..., flattening=0.5)), use RULSIF, or drop columns that differ by "
+        advice = (
+            "Flatten the weights (WeightedRegressor(..., flattening=0.5)), use RULSIF, or drop columns that differ by "
+        )
         advice += "construction."
         warn_of_small_sample(type(self).__name__, self.effective_sample_size_, len(self.weights_), advice, 4)
         self._warn_of_raw_mean()
@@ -183,10 +185,11 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
     def _warn_of_raw_mean(self) -> None:
         if not 0.5 <= self.raw_mean_ <= 2:
             grids = " and ".join(name for name in ("width", "reg") if hasattr(self, name))
+            widen = f"widen the grid of {grids}, or " if grids else ""
             warnings.warn(
                 f"{type(self).__name__}: the fitted density ratio has mean {self.raw_mean_:.3g}, where it should be 1. "
-                f"The weights are normalized, but the ratio fits badly: {f'widen the grid of {grids}, or ' * bool(grids)}"
-                "check that source and target overlap.",
+                f"The weights are normalized, but the ratio fits badly: {widen}check that "
+                "source and target overlap.",
                 RawMeanWarning,
                 stacklevel=4,
             )
