@@ -56,6 +56,14 @@ def check_block(estimator: BaseEstimator, block: Any, table: str) -> FloatArray:
     return _check_rows(estimator, block, table=table, reset=not hasattr(estimator, "n_features_in_"), least=1)
 
 
+def check_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
+    """Names and number of the columns of a table whose values the estimator reads itself."""
+    try:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    except (ValueError, TypeError) as error:
+        raise _input_error(error)(f"{'source' if reset else 'table to predict'}: {error}") from error
+
+
 def check_target(estimator: BaseEstimator, target: Any, source: Any) -> FloatArray:
     """Target rows with the columns of the source, in the order of the source."""
     return _check_rows(estimator, match_columns(target, source), table="target", reset=False, least=2)

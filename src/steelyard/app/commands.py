@@ -24,7 +24,7 @@ from steelyard.app.workflow import FittedTables, diagnosis_report, fit_tables, p
 from steelyard.balance import Balance, balance_in_words, cross_fitted_balance
 from steelyard.diagnostics import Findings, diagnose_pair
 from steelyard.errors import SteelyardWarning, TableError, UnseenCellsWarning
-from steelyard.model_selection.performance import Interval, bootstrap_t
+from steelyard.model_selection.bootstrap import Interval, bootstrap_t
 from steelyard.ratio import RULSIF, AutoRatio
 from steelyard.ratio.candidates import mixture_in_words
 from steelyard.report import phrases

@@ -33,13 +33,15 @@ from steelyard.errors import InputError, NoTargetWarning, ParameterError, RawMea
 from steelyard.model_selection._rows import count_rows, take_rows
 from steelyard.model_selection._scoring import RowScores, mean_score, row_scores
 from steelyard.ratio import default_ratio
+from steelyard.ratio.table_rows import encode_tables, must_encode
 from steelyard.target import Target
 
 
 def validation_weights(estimator: Any, X: Any, target: Any, ratio: Any) -> FloatArray:
     """The validation weight of each source row: one density ratio, fitted once on all rows, not flattened.
 
-    Where the estimator has a `preprocess` step, the ratio is fitted on preprocessed tables.
+    Where the estimator has a `preprocess` step, the ratio is fitted on preprocessed tables; where it reads text or
+    missing values, on encoded ones.
     """
     if target is None:
         warn_without_target("Cross-validation", "every row counts the same, as in ordinary cross-validation", 3)
@@ -49,6 +51,8 @@ def validation_weights(estimator: Any, X: Any, target: Any, ratio: Any) -> Float
     if preprocess is not None:
         fitted = clone(preprocess).fit(rows)
         rows, target_rows = preprocessed(fitted, rows), preprocessed(fitted, target_rows)
+    if must_encode(estimator, rows, target_rows):
+        rows, target_rows = encode_tables(rows, target_rows)
     ratio = clone(default_ratio() if ratio is None else ratio).fit(rows, target=Target(target_rows))
     return np.asarray(ratio.weights_)
 
@@ -334,7 +338,9 @@ class ImportanceWeightedSearchCV(GridSearchCV):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags = deepcopy(get_tags(self.estimator).target_tags)
+        inner = get_tags(self.estimator)
+        tags.target_tags = deepcopy(inner.target_tags)
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
         return tags
 
 
