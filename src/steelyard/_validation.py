@@ -43,17 +43,12 @@ def forget_fit(estimator: BaseEstimator) -> None:
 
 def check_source(estimator: BaseEstimator, X: Any) -> FloatArray:
     """Numeric, finite source rows; stores the number and names of the columns on the estimator."""
-    return _check_rows(estimator, X, table="source", reset=True, least=2)
+    return check_rows(estimator, X, table="source", reset=True, least=2)
 
 
 def check_new_rows(estimator: BaseEstimator, X: Any, table: str = "table to predict") -> FloatArray:
     """Numeric, finite rows with the columns that the estimator was fitted on."""
-    return _check_rows(estimator, X, table=table, reset=False, least=1)
-
-
-def check_block(estimator: BaseEstimator, block: Any, table: str) -> FloatArray:
-    """One block of rows of a table; the first block of a fit sets the number of columns."""
-    return _check_rows(estimator, block, table=table, reset=not hasattr(estimator, "n_features_in_"), least=1)
+    return check_rows(estimator, X, table=table, reset=False, least=1)
 
 
 def check_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
@@ -66,7 +61,7 @@ def check_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
 
 def check_target(estimator: BaseEstimator, target: Any, source: Any) -> FloatArray:
     """Target rows with the columns of the source, in the order of the source."""
-    return _check_rows(estimator, match_columns(target, source), table="target", reset=False, least=2)
+    return check_rows(estimator, match_columns(target, source), table="target", reset=False, least=2)
 
 
 def check_centers(centers: Any, estimator: BaseEstimator) -> FloatArray:
@@ -77,6 +72,7 @@ def check_centers(centers: Any, estimator: BaseEstimator) -> FloatArray:
         if missing:
             raise ColumnMismatchError(f"centers lack the columns {missing} of the source; add them.")
         centers = centers[list(names)]
+    centers = check_plain(centers, "centers")
     try:
         rows: FloatArray = check_array(centers, dtype=[np.float64, np.float32], ensure_all_finite=False)
     except (ValueError, TypeError) as error:
@@ -87,6 +83,36 @@ def check_centers(centers: Any, estimator: BaseEstimator) -> FloatArray:
         )
     _check_finite(rows, "centers", None)
     return rows
+
+
+def check_plain(values: Any, what: str) -> Any:
+    """The values as they are, or dense; an error where some are masked or complex, which arrays would forget.
+
+    Parameters
+    ----------
+    values : array or data frame
+        Rows, labels or weights. Sparse columns of pandas become dense.
+    what : str
+        What they are called in errors.
+
+    Returns
+    -------
+    array or data frame
+    """
+    if np.ma.is_masked(values):
+        n_masked = int(np.ma.getmaskarray(values).sum())
+        raise InputError(
+            f"{what}: {n_masked:,} {'value is' if n_masked == 1 else 'values are'} masked, and numbers are needed. "
+            "Drop these rows, or replace the masked values by numbers (.filled)."
+        )
+    types: Any = getattr(values, "dtypes", None)  # of the columns of a data frame
+    kinds = [getattr(kind, "kind", "") for kind in types] if hasattr(types, "__iter__") else []
+    if "c" in (*kinds, getattr(getattr(values, "dtype", None), "kind", "")):
+        column = f", column {list(values.columns)[kinds.index('c')]!r}" if "c" in kinds else ""
+        raise InputError(
+            f"{what}{column}: Complex data not supported. Give the real and the imaginary part as columns of their own."
+        )
+    return values.sparse.to_dense() if kinds and hasattr(values, "sparse") else values
 
 
 def match_columns(target: Any, source: Any) -> Any:
@@ -116,7 +142,8 @@ def _column_names(table: Any) -> list[Any] | None:
     return None if columns is None else list(columns)
 
 
-def _check_rows(estimator: BaseEstimator, X: Any, *, table: str, reset: bool, least: int) -> FloatArray:
+def check_rows(estimator: BaseEstimator, X: Any, *, table: str, reset: bool, least: int) -> FloatArray:
+    X = check_plain(X, table)
     try:
         rows: FloatArray = validate_data(
             estimator,
@@ -140,6 +167,8 @@ def _remedy(error: Exception) -> str:
     text = str(error).lower()
     if "sparse" in text:
         return " Sparse input is not supported; give a dense array (X.toarray())."
+    if "complex" in text:
+        return " Give the real and the imaginary part as columns of their own."
     if "convert" in text or "string" in text:
         return f" Every column must be numeric. {HOW_TO_ENCODE}"
     return ""
@@ -168,6 +197,7 @@ def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> FloatArray | 
     """One finite, non-negative weight per row, not all of them zero."""
     if sample_weight is None:
         return None
+    check_plain(sample_weight, "sample_weight")
     if isinstance(sample_weight, numbers.Real):
         sample_weight = np.full(n_rows, float(sample_weight))
     try:
@@ -197,6 +227,7 @@ def check_labels(estimator: BaseEstimator, X: Any, y: Any) -> None:
         raise InputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None. Give one label per row."
         )
+    check_plain(y, "labels")
     try:
         check_consistent_length(X, y)
     except (ValueError, TypeError) as error:
@@ -213,7 +244,8 @@ def warn_without_target(method: str, consequence: str, stacklevel: int) -> None:
 
 
 def preprocessed(transformer: Any, X: Any) -> Any:
-    """Rows transformed by a fitted transformer; an error where the result is sparse."""
+    """Rows transformed by a fitted transformer; an error where some are masked, or where the result is sparse."""
+    check_plain(X, "rows")
     rows = transformer.transform(X)
     if issparse(rows):
         raise InputTypeError(

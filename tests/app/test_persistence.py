@@ -10,8 +10,9 @@ import skops.io
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from steelyard import AutoRatio, OneStepClassifier, WeightedClassifier, WeightedRegressor
+from steelyard.app.commands import row_scores_of
 from steelyard.app.held_out import WEIGHTINGS, learners
-from steelyard.app.persistence import TRUSTED, TableModel, load_model, model_files, require_known
+from steelyard.app.persistence import TRUSTED, TableModel, load_model, model_files
 from steelyard.datasets import gaussian_pair
 from steelyard.errors import InputError, ModelError
 from steelyard.ratio import auto
@@ -104,8 +105,8 @@ def test_a_model_that_wants_other_types_is_not_loaded(model, tmp_path):
     [
         ("model.json", b"{", "cannot be read"),
         ("model.json", b"[]", "cannot be read"),
-        ("model.json", b'{"format": 99}', "has format 99; this version reads 2"),
-        ("model.json", b'{"format": 2, "label": "y"}', "lacks .*'method'"),
+        ("model.json", b'{"format": 99}', "has format 99; this version reads 3"),
+        ("model.json", b'{"format": 3, "label": "y"}', "lacks .*'method'"),
         ("model.skops", b"PK garbage", "cannot be read"),
         ("model.skops", None, "There is no"),
     ],
@@ -142,8 +143,13 @@ def test_the_description_is_readable(model, tmp_path):
 
 
 def test_unknown_classes_are_named():
-    with pytest.raises(InputError, match=r"has not seen: maybe\. It knows no, yes"):
-        require_known(np.array(["yes", "maybe"], dtype=object), ("no", "yes"), "t.csv, column 'y'")
+    frame = as_frame({"x": [0.0, 1.0, 2.0], "y": ["yes", "maybe", "no"]})
+    encoding = learn_encoding(frame.without("y"))
+    encoded = encoding.transform(frame.without("y"))
+    plain = LogisticRegression().fit(encoded, [1, 0, 0])
+    model = TableModel(encoding, plain, plain, "y", ("no", "yes"), {})
+    with pytest.raises(InputError, match=r"t\.csv, column 'y' holds .* has not seen: maybe\. It knows no, yes"):
+        row_scores_of(model, encoded, frame["y"], plain=False, table="t.csv")
 
 
 def test_a_text_column_survives(tmp_path):

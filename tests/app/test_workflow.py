@@ -192,7 +192,7 @@ TARGET = "x,city\n" + "".join(f"{i % 9}.5,{'ab'[i % 2]}\n" for i in range(60))
         (GOOD, "x,city\n", "target.csv: there is a header but no row"),
         (GOOD, "x,x\n1,2\n", "target.csv: the column name 'x' comes more than once"),
         (GOOD, "PAR1 no", "target.csv: this cannot be read as a Parquet file"),
-        (GOOD, TARGET[:60], "The target has"),
+        (GOOD, TARGET[:60], "t.csv: 9 rows; at least 20 are needed"),
         ("x,y\n" + "1.5,\n" * 40, TARGET, "source.csv, column 'y': no row has a label"),
         ("x,city,y\n" + "1.5,a,2020-01-01\n" * 40, TARGET, "column 'y': the label is a date"),
         (",".join(f"c{i}" for i in range(10_001)) + "\n", TARGET, "source.csv: 10,001 columns"),

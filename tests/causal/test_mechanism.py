@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.causal needs it")
 
 from steelyard.causal import NonlinearICA
-from steelyard.causal.contrast import Start, contrast, domain_weights, learn
+from steelyard.causal.contrast import Classifiers, Start, contrast, learn
 from steelyard.causal.mechanism import Mechanisms
 from steelyard.errors import InputError, MissingDomainError
 
@@ -80,10 +80,20 @@ def test_contrast_by_hand_and_on_average():
     assert contrast(scores, labels, ones, wrong).item() == pytest.approx(by_hand)
     every = [contrast(scores, labels, ones, torch.tensor([[a, b]])).item() for a in (1, 2) for b in (0, 1)]
     assert contrast(scores, labels, ones).item() == pytest.approx(np.mean(every))
-    # Σ over domains of the mean over their rows, whatever their sizes.
-    labels = torch.tensor([[0, 0, 0, 1]])
-    weights = domain_weights(labels, 2, torch.float64)
-    np.testing.assert_allclose(weights, [[2 / 3, 2 / 3, 2 / 3, 2]])
+
+
+def test_every_domain_counts_the_same_whatever_its_number_of_rows():
+    Z = torch.tensor(np.random.default_rng(0).normal(size=(1, 40, 2)))
+    domain, start = torch.tensor([[0] * 30 + [1] * 10]), Start(0, 5, 0.0, 3)
+    (found,) = learn(Z, domain, [start], epochs=0)
+    scores = Classifiers([start], 2, 2, Z.dtype).scores(found.mechanisms.components(Z))
+    ones = torch.ones(1, 30, dtype=Z.dtype)
+    of_domains = [
+        contrast(scores[:, rows], domain[:, rows], ones[:, : rows.stop - rows.start]).item()
+        for rows in (slice(0, 30), slice(30, 40))
+    ]
+    assert abs(of_domains[0] - of_domains[1]) > 1e-3
+    assert found.losses.item() == pytest.approx(np.mean(of_domains), rel=1e-12)
 
 
 @pytest.mark.parametrize("n_columns", [2, 3])

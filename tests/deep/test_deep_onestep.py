@@ -1,5 +1,7 @@
 """Deep one-step: its objective against autograd by hand, its weights, and rotated images."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -72,12 +74,11 @@ def test_f_learns_with_the_positive_part_of_g():
     X = torch.tensor([[1.0], [-2.0], [3.0], [0.5]], dtype=torch.float64)
     data = TrainingData(X, torch.zeros(4, dtype=torch.long), Target(X), row_losses=lambda scores, labels: scores[:, 0])
     f, g = Linear([2.0]), Linear([1.0])
-    losses, weights = weight_network.weight_by_g({"f": f, "g": g}, data)(Batch(torch.arange(4), X, data.y, X, None))
+    batch, last = Batch(torch.arange(4), X, data.y, X, None), methods.one_step(f, g).phases[-1]
+    losses, weights = last.begin({"f": f, "g": g}, data)(batch)
     np.testing.assert_allclose(weights, np.array([1, 0, 3, 0.5]) * 4 / 4.5)
     assert losses.requires_grad
-    nowhere = weight_network.weight_by_g({"f": f, "g": Linear([0.0])}, data)(
-        Batch(torch.arange(4), X, data.y, X, None)
-    )[1]
+    nowhere = last.begin({"f": f, "g": Linear([0.0])}, data)(batch)[1]
     assert not nowhere.any()
 
 
@@ -94,7 +95,8 @@ def test_the_domain_classifier_finds_the_density_ratio():
     ratio = torch.exp(X[:, 0] - 0.5)
     everything = Batch(torch.arange(4000), X, data.y, target, None)
     for eta, flattening in ((0.0, 1.0), (0.5, 1.0), (0.0, 0.5)):
-        ours = weight_network.weight_by_odds(method.networks, data, eta, flattening)(everything)[1]
+        formula = partial(weight_network.relative_ratio, eta=eta, flattening=flattening)
+        ours = weight_network.weight_by(method.networks, data, formula)(everything)[1]
         theirs = (ratio / (eta * ratio + 1 - eta)) ** flattening
         assert torch.corrcoef(torch.stack([ours, theirs]))[0, 1] > 0.99
         assert ours.mean().item() == pytest.approx(1)

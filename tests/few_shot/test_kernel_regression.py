@@ -8,7 +8,6 @@ from steelyard._few_shot.kernel_regression import (
     LeaveOneOutKernelRegressor,
     leave_one_out,
     spectrum,
-    weighted_leave_one_out,
 )
 from steelyard._numerics.kernels import gaussian
 from steelyard.errors import InputError, ParameterError
@@ -54,7 +53,7 @@ def test_leave_one_out_is_that_of_refits(regularize):
 def test_weighted_leave_one_out_is_that_of_refits():
     _, y, kernel = problem()
     weight = np.random.default_rng(1).uniform(0.1, 3, len(y))
-    errors, theta = weighted_leave_one_out(kernel, y, np.array([0.3]), weight)
+    errors, theta = leave_one_out(kernel, y, np.array([0.3]), "coefficients", weight)
     system = kernel @ (weight[:, None] * kernel) + 0.3 * np.eye(len(y))
     np.testing.assert_allclose(theta[0], np.linalg.solve(system, kernel @ (weight * y)), rtol=1e-6, atol=1e-8)
     for i in range(len(y)):
@@ -64,7 +63,7 @@ def test_weighted_leave_one_out_is_that_of_refits():
         assert errors[0, i] == pytest.approx(y[i] - kernel[i] @ np.linalg.solve(system, kernel @ (less * y)), abs=1e-7)
     plain = leave_one_out(kernel, y, np.array([0.3]), "coefficients")
     np.testing.assert_allclose(
-        weighted_leave_one_out(kernel, y, np.array([0.3]), np.ones(len(y)))[0], plain[0], atol=1e-7
+        leave_one_out(kernel, y, np.array([0.3]), "coefficients", np.ones(len(y)))[0], plain[0], atol=1e-7
     )
 
 

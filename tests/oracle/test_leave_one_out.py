@@ -5,7 +5,8 @@ import pytest
 
 from steelyard import RULSIF, ULSIF
 from steelyard._numerics.empirical import Empirical, empirical
-from steelyard.ratio._leave_one_out import leave_one_out, pair_rows, ratio_moments
+from steelyard._numerics.kernels import basis_moments
+from steelyard.ratio._leave_one_out import Moments, leave_one_out, pair_rows
 
 
 def kernel(rows, centers, width):
@@ -34,6 +35,13 @@ def distinct(rows):
     return Empirical(rows, ones / len(rows), np.arange(len(rows)), ones, ones)
 
 
+def moments_of(source, target, centers, widths, eta):
+    """h and the two parts of H for each width, as `RULSIF` computes them."""
+    first, second_target = basis_moments(target.rows, target.mass, centers, widths, second=eta > 0)
+    _, second_source = basis_moments(source.rows, source.mass, centers, widths)
+    return Moments(first[:, 0], second_source[:, 0], second_target[:, 0])
+
+
 @pytest.mark.parametrize("eta", [0.0, 0.1, 0.5, 0.95])
 @pytest.mark.parametrize(("n_source", "n_target", "d"), [(40, 40, 1), (60, 35, 2), (25, 50, 4), (700, 600, 2)])
 @pytest.mark.parametrize("given", [False, True], ids=["centers drawn", "centers given"])
@@ -47,7 +55,7 @@ def test_equals_brute_force(eta, n_source, n_target, d, given):
     if n_source > 100:  # several blocks of rows; one grid point is enough
         widths, regs = widths[2:3], regs[1:2]
     s, t = distinct(source), distinct(target)
-    moments = ratio_moments(s, t, centers, widths, eta)
+    moments = moments_of(s, t, centers, widths, eta)
     which = np.full(20, -1) if given else cells
     scores = leave_one_out(s, t, centers, which, widths, regs, eta, moments, rng)
     pairs = [(i, i) for i in range(min(n_source, n_target))]
@@ -66,7 +74,7 @@ def test_rows_of_a_discrete_table_are_left_out_one_by_one(eta, n_source, n_targe
     assert s.n_units == n_source
     assert 1 in t.units or levels < 12
     widths, regs = np.array([1.5, 0.5]), np.array([0.3, 0.01])
-    moments = ratio_moments(s, t, t.rows, widths, eta)
+    moments = moments_of(s, t, t.rows, widths, eta)
     scores = leave_one_out(s, t, t.rows, np.arange(len(t)), widths, regs, eta, moments, np.random.default_rng(7))
     drawn = pair_rows(s, t, np.random.default_rng(7))
     np.testing.assert_allclose(drawn.source_share, drawn.target_share)

@@ -104,11 +104,7 @@ class LeaveOneOutKernelRegressor(RegressorMixin, BaseEstimator):
         self.rows_, self.width_ = X, median_distance(X)
         kernel = gaussian(X, X, self.width_)
         weight = check_weights(importance_weights, len(y))
-        if weight is None:
-            path = leave_one_out(kernel, y, grid, self.regularize)
-        else:
-            path = weighted_leave_one_out(kernel, y, grid, weight)
-        errors, coefficients = path
+        errors, coefficients = leave_one_out(kernel, y, grid, self.regularize, weight)
         of_rows = np.ones(len(rows)) if weight is None else weight[rows]
         self.loo_ = (of_rows * errors[:, rows] ** 2).mean(axis=1)
         best = int(np.argmin(self.loo_))
@@ -164,11 +160,21 @@ def spectrum(kernel: FloatArray) -> tuple[FloatArray, FloatArray]:
     return values[kept], thin @ (vectors[:, kept] / np.sqrt(values[kept]))
 
 
-def leave_one_out(kernel: FloatArray, y: FloatArray, reg: FloatArray, regularize: str) -> tuple[FloatArray, FloatArray]:
+def leave_one_out(
+    kernel: FloatArray, y: FloatArray, reg: FloatArray, regularize: str, weight: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Leave-one-out errors and coefficients θ for each λ, both of shape (number of λ, n).
 
     With "coefficients" regularized, a row that is left out remains a center of the kernel, as in the authors' code.
+    Only then rows may have weights: θ = (KWK + λI)⁻¹KWy.
     """
+    if weight is not None:
+        root = np.sqrt(weight)
+        left, values, right = np.linalg.svd(root[:, None] * kernel, full_matrices=False)
+        along = left.T @ (root * y)
+        shrink = values**2 / (values**2 + reg[:, None])
+        theta = (values / (values**2 + reg[:, None]) * along) @ right
+        return (y - theta @ kernel.T) / (1 - shrink @ (left**2).T), theta
     values, vectors = spectrum(kernel)
     along = vectors.T @ y
     squares = vectors**2
@@ -180,16 +186,3 @@ def leave_one_out(kernel: FloatArray, y: FloatArray, reg: FloatArray, regularize
         theta = (along / (values + reg[:, None])) @ vectors.T + (y - vectors @ along) / reg[:, None]
     errors = (y - (shrink * along) @ vectors.T) / (1 - shrink @ squares.T)
     return errors, theta
-
-
-def weighted_leave_one_out(
-    kernel: FloatArray, y: FloatArray, reg: FloatArray, weight: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Leave-one-out errors and coefficients θ = (KWK + λI)⁻¹KWy for each λ, both of shape (number of λ, n)."""
-    root = np.sqrt(weight)
-    left, values, right = np.linalg.svd(root[:, None] * kernel, full_matrices=False)
-    along = left.T @ (root * y)
-    shrink = values**2 / (values**2 + reg[:, None])
-    theta = (values / (values**2 + reg[:, None]) * along) @ right
-    fitted = theta @ kernel.T
-    return (y - fitted) / (1 - shrink @ (left**2).T), theta

@@ -90,24 +90,23 @@ def empirical(table: FloatArray, weights: FloatArray | None, rng: np.random.Gene
     position[order] = place
     rows = np.empty((len(shuffle), table.shape[1]), dtype=table.dtype)
     rows[shuffle] = ordered[first]
+    # The mass of each distinct row, up to a common factor, and the number of rows that it counts as.
     if weights is None:
         counts = np.bincount(place)
         mass: FloatArray = counts.astype(np.float64)
     else:
-        mass, counts = _weighted_counts(weights[order], place)
+        present_weights = weights[order]
+        largest = present_weights.max()
+        shares = present_weights / largest  # the sum of huge weights stays in range
+        whole = np.all(present_weights == np.rint(present_weights))
+        if whole and float(shares.sum()) * float(largest) < LARGEST_COUNT:
+            mass = np.bincount(place, weights=present_weights).astype(np.float64)
+            counts = mass.astype(np.intp)
+        else:
+            mass = np.bincount(place, weights=shares).astype(np.float64)
+            counts = np.maximum(1, np.rint(mass * (len(order) / mass.sum()))).astype(np.intp)
     units = np.ones_like(counts) if len(rows) == counts.sum() or any(map(is_continuous, rows.T)) else counts
     return Empirical(rows, mass / mass.sum(), position, counts, units)
-
-
-def _weighted_counts(weights: FloatArray, place: IntArray) -> tuple[FloatArray, IntArray]:
-    """Mass of each distinct row, up to a common factor, and the number of rows that it counts as."""
-    # Divided by the largest, so that the sum of huge weights stays in range.
-    shares = weights / weights.max()
-    if float(shares.sum()) * float(weights.max()) < LARGEST_COUNT and np.all(weights == np.rint(weights)):
-        mass = np.bincount(place, weights=weights).astype(np.float64)
-        return mass, mass.astype(np.intp)
-    mass = np.bincount(place, weights=shares).astype(np.float64)
-    return mass, np.maximum(1, np.rint(mass * (len(weights) / mass.sum()))).astype(np.intp)
 
 
 def _sorting_order(table: FloatArray) -> IntArray:

@@ -25,7 +25,6 @@ import numpy as np
 from scipy.special import logsumexp
 
 from steelyard._typing import FloatArray
-from steelyard.errors import ParameterError
 
 LN2 = float(np.log(2))
 # With a residual scale of zero (more than half of the rows fitted exactly) all remaining rows would be outliers.
@@ -136,15 +135,6 @@ class Logistic:
 Loss = Squared | Tukey | Hinge | Logistic
 
 
-def require_squared_bounds_tukey(tukey_scale: float) -> None:
-    """Raise `ParameterError` where the squared residual does not lie above Tukey's loss."""
-    if tukey_scale**2 < 3:
-        raise ParameterError(
-            f'loss="squared" bounds Tukey\'s loss only for tukey_scale² ≥ 3; got tukey_scale={tukey_scale:g}. Give '
-            'tukey_scale of at least 1.733 (4.685 is customary), or loss="tukey".'
-        )
-
-
 def zero_one(predictions: FloatArray, y: FloatArray) -> FloatArray:
     """The zero-one loss: 1 where the predicted class is wrong (a tie of two classes is wrong), 0 elsewhere."""
     if y.shape[1] == 1:
@@ -162,4 +152,4 @@ def weighted_median(values: FloatArray, weights: FloatArray) -> FloatArray:
 
 def robust_scale(residuals: FloatArray, weights: FloatArray) -> FloatArray:
     """Weighted median absolute residual over 0.6745, a robust standard deviation of Gaussian noise; shape (C,)."""
-    return np.maximum(weighted_median(np.abs(residuals), weights) / 0.6745, LEAST_RESIDUAL_SCALE)
+    return weighted_median(np.abs(residuals), weights) / 0.6745

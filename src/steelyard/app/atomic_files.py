@@ -110,31 +110,21 @@ def _check_own(folder: Path, names: Iterable[str], made_by: str) -> None:
     if all(name.startswith(STAGED) for name in os.listdir(folder)):
         return
     advice = "Give another folder with --out, or --overwrite to write there; what has other names stays."
-    maker, digests = _read_mark(folder)
+    maker: str | None = None
+    digests: Mapping[str, Any] = {}
+    with suppress(OSError, ValueError, KeyError, TypeError):  # nothing says that a command made the folder
+        mark = json.loads(read_file(folder, MARK))
+        maker, digests = str(mark["made_by"]), dict(mark["files"])
     if maker != made_by:
         whose = f"made by steelyard {maker}" if maker else f"not made by steelyard {made_by}"
         raise OutputError(f"{folder} holds files already and was {whose}. {advice}")
     for name in names:
-        if not _is_as_left(folder, name, digests.get(name)):
+        try:
+            as_left = _digest(read_file(folder, name)) == digests.get(name)
+        except OSError as error:
+            as_left = isinstance(error, FileNotFoundError)
+        if not as_left:
             raise OutputError(f"{folder / name} is not as steelyard {made_by} left it. {advice}")
-
-
-def _is_as_left(folder: Path, name: str, digest: Any) -> bool:
-    try:
-        return _digest(read_file(folder, name)) == digest
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-
-
-def _read_mark(folder: Path) -> tuple[str | None, Mapping[str, Any]]:
-    """Which command made a folder, and the digests of its files; None where nothing says that one did."""
-    try:
-        mark = json.loads(read_file(folder, MARK))
-        return str(mark["made_by"]), dict(mark["files"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None, {}
 
 
 def _digest(data: bytes) -> str:
@@ -163,7 +153,12 @@ def write_folder(
     data = {name: _bytes(content) for name, content in files.items()}
     mark = {"made_by": made_by, "files": {name: _digest(content) for name, content in sorted(data.items())}}
     data[MARK] = (json.dumps(mark, indent=2, ensure_ascii=False) + "\n").encode()
-    _sweep(folder)
+    # Remove what killed processes left, once it is so old that nobody can be writing there.
+    for place, prefix in ((folder, STAGED), (folder.parent, f".{folder.name}{STAGED}")):
+        with suppress(OSError):
+            for path in [place / name for name in os.listdir(place) if name.startswith(prefix)]:
+                if time.time() - path.stat().st_mtime > ABANDONED:
+                    shutil.rmtree(path, ignore_errors=True)
     try:
         if folder.exists():
             with _staged(folder, STAGED, data) as staged:
@@ -204,15 +199,6 @@ def _settle(folder: Path) -> None:
                 os.replace(pending / name, folder / name)
     with suppress(OSError):
         pending.rmdir()
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what killed processes left, once it is so old that nobody can be writing there."""
-    for place, prefix in ((folder, STAGED), (folder.parent, f".{folder.name}{STAGED}")):
-        with suppress(OSError):
-            for path in [place / name for name in os.listdir(place) if name.startswith(prefix)]:
-                if time.time() - path.stat().st_mtime > ABANDONED:
-                    shutil.rmtree(path, ignore_errors=True)
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -44,12 +44,21 @@ def main(
 
 
 ROWS = "{task.fields[rows]}"  # what a progress bar shows beside its task
-Source = Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you have.")]
-TargetFile = Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you must predict.")]
+Source = Annotated[Path, typer.Argument(help="CSV or Parquet file of the data you have; - is standard input.")]
+TargetFile = Annotated[
+    Path, typer.Argument(help="CSV or Parquet file of the data you must predict; - is standard input.")
+]
 Model = Annotated[Path, typer.Argument(help="Folder that steelyard fit wrote.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but the result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of sampling, folds and permutations.")]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TEXT",
+        help="A sign of a missing value in addition to NA, ? and the like, such as -999 or unknown; may be repeated.",
+    ),
+]
 Label = Annotated[str | None, typer.Option(help="Name of the label column.")]
 Overwrite = Annotated[
     bool,
@@ -62,6 +71,7 @@ def diagnose(
     source: Source,
     target: TargetFile,
     label: Label = None,
+    missing: Missing = None,
     out: Annotated[Path | None, typer.Option(help="Folder for findings.json and report.html.")] = None,
     overwrite: Overwrite = False,
     seed: Seed = 0,
@@ -77,11 +87,12 @@ def diagnose(
 
     with _errors():
         progress = progress_bar(ROWS, hidden=quiet or json_output)
-        findings = commands.diagnose_files(source, target, label, seed, progress, out, overwrite)
+        findings, notes = commands.diagnose_files(source, target, label, seed, progress, out, overwrite, missing or ())
         if json_output:
-            typer.echo(findings.to_json())
+            typer.echo(json.dumps({**findings.to_dict(), "notes": notes}))
         elif not quiet:
             commands.show_findings(findings, Console())
+            commands.show_notes(notes, Console(stderr=True))
         else:
             typer.echo(findings.recommendation)
         if out is not None and not (json_output or quiet):
@@ -95,6 +106,7 @@ def weigh(
     out: Annotated[Path, typer.Option(help="Where to write the weights, one per source row.")] = Path("weights.csv"),
     overwrite: Overwrite = False,
     label: Label = None,
+    missing: Missing = None,
     eta: Annotated[
         float,
         typer.Option(min=0, max=1, help="0: the estimator that fits the table (AutoRatio); above: RuLSIF of this eta."),
@@ -108,7 +120,7 @@ def weigh(
 
     with _errors():
         progress = progress_bar(ROWS, hidden=quiet or json_output)
-        summary = commands.weigh_files(source, target, label, eta, seed, out, progress, overwrite)
+        summary = commands.weigh_files(source, target, label, eta, seed, out, progress, overwrite, missing or ())
         if json_output:
             typer.echo(json.dumps(summary))
         elif not quiet:
@@ -120,8 +132,7 @@ def weigh(
                 highlight=False,
                 soft_wrap=True,
             )
-            for note in summary["notes"]:
-                Console(stderr=True).print(escape(f"Note: {note}"), style="yellow", highlight=False, soft_wrap=True)
+            commands.show_notes(summary["notes"], Console(stderr=True))
 
 
 @app.command()
@@ -133,6 +144,7 @@ def fit(
     task: Annotated[
         str, typer.Option(help="auto, regression or classification; auto takes text and few whole numbers as classes.")
     ] = "auto",
+    missing: Missing = None,
     overwrite: Overwrite = False,
     seed: Seed = 0,
     json_output: Json = False,
@@ -152,7 +164,7 @@ def fit(
 
     with _errors():
         progress = progress_bar(ROWS, hidden=quiet or json_output)
-        run = commands.fit_files(source, target, label, task, seed, out, progress, overwrite)
+        run = commands.fit_files(source, target, label, task, seed, out, progress, overwrite, missing or ())
         if json_output:
             typer.echo(json.dumps({**workflow.run_dict(run.findings, run.comparison), "notes": run.notes}))
         elif quiet:
@@ -166,6 +178,7 @@ def predict(
     model: Model,
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the columns of the source.")],
     out: Annotated[Path, typer.Option(help="Where to write the predictions.")] = Path("predictions.csv"),
+    missing: Missing = None,
     overwrite: Overwrite = False,
     json_output: Json = False,
     quiet: Quiet = False,
@@ -174,7 +187,8 @@ def predict(
     from steelyard.app import commands
 
     with _errors():
-        summary = commands.predict_file(model, table, out, progress_bar(ROWS, hidden=quiet or json_output), overwrite)
+        progress = progress_bar(ROWS, hidden=quiet or json_output)
+        summary = commands.predict_file(model, table, out, progress, overwrite, missing or ())
         if json_output:
             typer.echo(json.dumps(summary))
         elif not quiet:
@@ -183,12 +197,14 @@ def predict(
                 highlight=False,
                 soft_wrap=True,
             )
+            commands.show_notes(summary["notes"], Console(stderr=True))
 
 
 @app.command()
 def evaluate(
     model: Model,
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the label column.")],
+    missing: Missing = None,
     seed: Seed = 0,
     json_output: Json = False,
     quiet: Quiet = False,
@@ -197,11 +213,14 @@ def evaluate(
     from steelyard.app import commands
 
     with _errors():
-        found = commands.evaluate_file(model, table, seed, progress_bar(ROWS, hidden=quiet or json_output))
+        progress = progress_bar(ROWS, hidden=quiet or json_output)
+        found = commands.evaluate_file(model, table, seed, progress, missing or ())
         if json_output:
             typer.echo(json.dumps(found))
         else:
             commands.show_evaluation(found, Console())
+            if not quiet:
+                commands.show_notes(found["notes"], Console(stderr=True))
 
 
 @app.command()

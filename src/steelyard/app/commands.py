@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
@@ -18,18 +17,21 @@ from rich.table import Table
 from steelyard._typing import FloatArray
 from steelyard.app.atomic_files import MARK, check_file, check_folder, csv_text, write_file, write_folder
 from steelyard.app.comparison import N_STEPS, paired_gain
-from steelyard.app.notes import unseen_combinations, unseen_levels
-from steelyard.app.persistence import FILES, TableModel, load_model, require_known
+from steelyard.app.inputs import labeled, read, read_pair, require_label, split_label
+from steelyard.app.notes import reading_notes, unseen_combinations, unseen_levels
+from steelyard.app.persistence import FILES, TableModel, load_model
 from steelyard.app.workflow import FittedTables, diagnosis_report, fit_tables, predictions_csv
 from steelyard.balance import Balance, balance_in_words, cross_fitted_balance
 from steelyard.diagnostics import Findings, diagnose_pair
-from steelyard.errors import SteelyardWarning, TableError, UnseenCellsWarning
+from steelyard.diagnostics.findings import LEAST_ROWS
+from steelyard.errors import InputError, SteelyardWarning, TableError, UnseenCellsWarning
 from steelyard.model_selection.bootstrap import Interval, bootstrap_t
 from steelyard.ratio import RULSIF, AutoRatio
 from steelyard.ratio.candidates import mixture_in_words
 from steelyard.report import phrases
-from steelyard.tables import Column, Frame, TablePair, encode_pair, match_frames, place_of_row, read_table
-from steelyard.tables.encoding import in_words, is_number, mismatched
+from steelyard.tables import Column, TablePair, encode_pair, match_frames, place_of_row, regular_files
+from steelyard.tables.encoding import in_words
+from steelyard.tables.missing import is_number
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size
 
@@ -40,53 +42,6 @@ DIAGNOSE_FILES = ("findings.json", "report.html")
 FIT_FILES = (*FILES, "weights.csv", "predictions.csv", *DIAGNOSE_FILES)
 
 
-def read(
-    path: Path, progress: Progress, *, at_most: int | None, seed: int, kinds: Mapping[str, str] | None = None
-) -> Frame:
-    """A table from a file, with a bar that counts its rows."""
-    task = progress.add_task(f"reading {path.name}", total=None, rows="")
-    count = 0
-
-    def advance(n_rows: int) -> None:
-        nonlocal count
-        count += n_rows
-        progress.update(task, rows=f"{count:,} rows")
-
-    frame = read_table(path, at_most=at_most, seed=seed, kinds=kinds, advance=advance)
-    progress.remove_task(task)
-    return frame
-
-
-def read_pair(source: Path, target: Path, progress: Progress, *, at_most: int | None, seed: int) -> tuple[Frame, Frame]:
-    """Two tables. A column that is text in one of them is read as text in both: 007 stays 007."""
-    kinds: dict[str, str] = {}
-    while True:
-        frames = (
-            read(source, progress, at_most=at_most, seed=seed, kinds=kinds),
-            read(target, progress, at_most=at_most, seed=seed + 1, kinds=kinds),
-        )
-        differ = [name for name in mismatched(*frames) if name not in kinds]
-        if not differ:
-            return frames
-        kinds |= dict.fromkeys(differ, "category")
-
-
-def require_label(frame: Frame, label: str | None, path: Path) -> None:
-    """Raise `TableError` where there is no such column."""
-    if label is not None and label not in frame.names:
-        raise TableError(
-            f"{path}: there is no column {label!r} for --label; the columns are {', '.join(frame.names[:10])}"
-            f"{', …' if len(frame.names) > 10 else ''}."
-        )
-
-
-def split_label(frame: Frame, label: str | None) -> tuple[Frame, NDArray[Any] | None]:
-    """The table without its label, and the label where there is one."""
-    if label is None or label not in frame.names:
-        return frame, None
-    return frame.without(label), frame[label].values
-
-
 def diagnose_files(
     source: Path,
     target: Path,
@@ -95,42 +50,38 @@ def diagnose_files(
     progress: Progress,
     out: Path | None,
     overwrite: bool = False,
-) -> Findings:
-    """Findings about two files, and where there is a folder for it a report."""
+    missing: Sequence[str] = (),
+) -> tuple[Findings, list[str]]:
+    """Findings and notes about two files, and where there is a folder for it a report."""
     if out is not None:
         check_folder(out, DIAGNOSE_FILES, source, target, made_by="diagnose", overwrite=overwrite)
-    with progress:
-        frames = read_pair(source, target, progress, at_most=SAMPLE, seed=seed)
+    with progress, regular_files(source, target) as files:
+        frames = read_pair(files, progress, at_most=SAMPLE, seed=seed, missing=missing, least=LEAST_ROWS)
         task = progress.add_task("comparing", total=None, rows="")
-        frames = _labeled(*frames, label, source, target)
-        require_label(frames[0], label, source)
-        (source_frame, y), (target_frame, y_target) = (split_label(frame, label) for frame in frames)
-        pair = encode_pair(*match_frames(source_frame, target_frame, f"{source} and {target}"))
+        names = files[0].name, files[1].name
+        notes = reading_notes(*frames)
+        require_label(frames[0], label, names[0])
+        (source_frame, y), (target_frame, y_target) = (
+            split_label(frame, label) for frame in labeled(*frames, label, names)
+        )
+        pair = encode_pair(*match_frames(source_frame, target_frame, " and ".join(names)))
         findings = diagnose_pair(pair, y, y_target, random_state=seed)
+        notes += unseen_levels(pair.source, pair.target) + unseen_combinations(pair)
         if out is not None:
             progress.update(task, description="drawing the report")
-            facts = {"source": str(source), "target": str(target), "seed": str(seed)}
+            facts = {"source": names[0], "target": names[1], "seed": str(seed)}
             facts["rows compared"] = f"{findings.n_source:,} and {findings.n_target:,}"
-            notes = unseen_levels(pair.source, pair.target) + unseen_combinations(pair)
             page = diagnosis_report(findings, pair, facts, notes, seed)
-            files = dict(zip(DIAGNOSE_FILES, (findings.to_json() + "\n", page), strict=True))
-            write_folder(out, files, source, target, made_by="diagnose", overwrite=overwrite)
+            contents = dict(zip(DIAGNOSE_FILES, (findings.to_json() + "\n", page), strict=True))
+            write_folder(out, contents, source, target, made_by="diagnose", overwrite=overwrite)
         progress.remove_task(task)
-    return findings
+    return findings, notes
 
 
-def _labeled(
-    source: Frame, target: Frame, label: str | None, source_path: Path, target_path: Path
-) -> tuple[Frame, Frame]:
-    """Where both have labels, the rows that have one; a target without any keeps its rows and loses the column."""
-    if label is None or label not in source.names or label not in target.names:
-        return source, target
-    if not target[label].present().any():
-        return source, target.without(label)
-    for frame, path in ((source, source_path), (target, target_path)):
-        if frame[label].kind != "category" and np.isinf(frame[label].values).any():
-            raise TableError(f"{path}, column {label!r}: a label is infinite.")
-    return source.take(source[label].present()), target.take(target[label].present())
+def show_notes(notes: Sequence[str], console: Console) -> None:
+    """Each note in a line of its own."""
+    for note in notes:
+        console.print(escape(f"Note: {note}"), style="yellow", highlight=False, soft_wrap=True)
 
 
 def show_findings(findings: Findings, console: Console) -> None:
@@ -181,15 +132,16 @@ def weigh_files(
     out: Path,
     progress: Progress,
     overwrite: bool = False,
+    missing: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write one importance weight per source row; return a summary of them."""
     check_file(out, source, target, overwrite=overwrite)
-    with progress:
-        frames = read_pair(source, target, progress, at_most=None, seed=seed)
-        require_label(frames[0], label, source)
+    with progress, regular_files(source, target) as files:
+        frames = read_pair(files, progress, at_most=None, seed=seed, missing=missing, least=2)
+        require_label(frames[0], label, files[0].name)
         task = progress.add_task("estimating importance weights", total=None, rows="")
         source_frame, target_frame = (split_label(frame, label)[0] for frame in frames)
-        pair = encode_pair(*match_frames(source_frame, target_frame, f"{source} and {target}"))
+        pair = encode_pair(*match_frames(source_frame, target_frame, f"{files[0].name} and {files[1].name}"))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", SteelyardWarning)
             warnings.simplefilter("ignore", UnseenCellsWarning)  # said below, by the names of the columns
@@ -207,6 +159,7 @@ def weigh_files(
         "balance": [asdict(column) for column in balance.by_column()],
         "out": str(out),
         "notes": [
+            *reading_notes(source_frame, target_frame),
             *unseen_levels(pair.source, pair.target),
             *unseen_combinations(pair),
             *(str(warning.message) for warning in said),
@@ -235,29 +188,38 @@ def fit_files(
     out: Path,
     progress: Progress,
     overwrite: bool = False,
+    missing: Sequence[str] = (),
 ) -> FittedTables:
     """Fit on two files and write the folder."""
     check_folder(out, FIT_FILES, source, target, made_by="fit", overwrite=overwrite)
-    run = fit_pair(source, target, label, task, seed, progress, names=(str(source), str(target)))
+    run = fit_pair(source, target, label, task, seed, progress, missing=missing)
     write_folder(out, run.files, source, target, made_by="fit", overwrite=overwrite)
     return run
 
 
 def fit_pair(
-    source: Path, target: Path, label: str, task: str, seed: int, progress: Progress, *, names: tuple[str, str]
+    source: Path,
+    target: Path,
+    label: str,
+    task: str,
+    seed: int,
+    progress: Progress,
+    *,
+    names: tuple[str, str] | None = None,
+    missing: Sequence[str] = (),
 ) -> FittedTables:
     """Fit on two files, which the report calls by these names; writes nothing."""
-    with progress:
-        frames = read_pair(source, target, progress, at_most=None, seed=seed)
-        require_label(frames[0], label, source)
+    with progress, regular_files(source, target) as files:
+        frames = read_pair(files, progress, at_most=None, seed=seed, missing=missing, least=LEAST_ROWS, label=label)
+        require_label(frames[0], label, files[0].name)
         bar = progress.add_task("fitting", total=N_STEPS + 2, rows="")
         return fit_tables(
             *frames,
             label,
-            names=names,
+            names=names or (files[0].name, files[1].name),
             task=task,
             seed=seed,
-            place=lambda row: place_of_row(source, row),
+            place=lambda row: place_of_row(files[0], row),
             advance=lambda step: progress.update(bar, advance=1, description=step),
         )
 
@@ -267,8 +229,7 @@ def show_run(run: FittedTables, out: Path, console: Console) -> None:
     console.print(f"[bold]{escape(phrases.headline(run.findings, run.comparison))}[/]", highlight=False)
     console.print(escape(run.findings.reason), highlight=False)
     console.print(escape(run.comparison.reason), highlight=False)
-    for note in run.notes:
-        console.print(escape(f"Note: {note}"), style="yellow", highlight=False)
+    show_notes(run.notes, console)
     table = Table(title="Importance-weighted cross-validation", title_justify="left")
     for name in ("method", "loss on the target", "gain over plain", "ESS"):
         table.add_column(name, justify="left" if name == "method" else "right")
@@ -284,24 +245,31 @@ def show_run(run: FittedTables, out: Path, console: Console) -> None:
     console.print(f"Report: {escape(str(out / 'report.html'))}", highlight=False, soft_wrap=True)
 
 
-def predict_file(folder: Path, table: Path, out: Path, progress: Progress, overwrite: bool = False) -> dict[str, Any]:
+def predict_file(
+    folder: Path, table: Path, out: Path, progress: Progress, overwrite: bool = False, missing: Sequence[str] = ()
+) -> dict[str, Any]:
     """Write the predictions of a saved model for a file."""
     inputs = table, *(folder / name for name in (*FILES, MARK))
     check_file(out, *inputs, overwrite=overwrite)
     model = load_model(folder)
     with progress:
-        frame = read(table, progress, at_most=None, seed=0, kinds=model.kinds)
+        frame = read(table, progress, at_most=None, seed=0, kinds=model.kinds, missing=(*model.missing, *missing))
         predictions = predictions_csv(model, model.encode(frame, str(table)))
         write_file(out, predictions, *inputs, overwrite=overwrite)
-    return {"rows": len(frame), "method": model.about["method"], "out": str(out)}
+    return {"rows": len(frame), "method": model.about["method"], "out": str(out), "notes": reading_notes(frame)}
 
 
-def evaluate_file(folder: Path, table: Path, seed: int, progress: Progress) -> dict[str, Any]:
+def evaluate_file(
+    folder: Path, table: Path, seed: int, progress: Progress, missing: Sequence[str] = ()
+) -> dict[str, Any]:
     """How good a saved model and the plain one are on labeled rows, beside what the fit had promised."""
+    from scipy.stats import binomtest
+
     model = load_model(folder)
     with progress:
-        frame = read(table, progress, at_most=None, seed=0, kinds=model.kinds)
-        require_label(frame, model.label, table)
+        frame = read(table, progress, at_most=None, seed=0, kinds=model.kinds, missing=(*model.missing, *missing))
+        require_label(frame, model.label, str(table))
+        notes = reading_notes(frame)
         column = frame[model.label]
         keep = column.present()
         frame = frame.take(keep)
@@ -313,27 +281,25 @@ def evaluate_file(folder: Path, table: Path, seed: int, progress: Progress) -> d
             for name in ("chosen", "plain")
         }
     gain, error = paired_gain(rows["chosen"], rows["plain"], np.ones(len(frame)))
+    found = {}
+    for name, scores in rows.items():
+        if model.classes:  # a share of right ones has Wilson's interval, which knows that 3 of 3 is not certain
+            around = binomtest(int(scores.sum()), len(scores)).proportion_ci(method="wilson")
+            found[name] = Interval(float(scores.mean()), float(around.low), float(around.high))
+        else:
+            found[name] = bootstrap_t(scores, np.ones(len(scores)), np.random.default_rng(seed))
     return {
         "rows": len(frame),
         "method": model.about["method"],
         "plain_method": model.about["plain_method"],
         "kept_plain": model.about["kept_plain"],
         "measure": model.about["measure"],
-        "found": {name: asdict(_found(scores, model, seed)) for name, scores in rows.items()},
+        "found": {name: asdict(interval) for name, interval in found.items()},
         "promised": model.about["performance"],
         "difference": gain,
         "difference_error": error if np.isfinite(error) else None,
+        "notes": notes,
     }
-
-
-def _found(scores: FloatArray, model: TableModel, seed: int) -> Interval:
-    """The mean score; a share of right ones has Wilson's interval, which knows that 3 of 3 is not certain."""
-    if not model.classes:
-        return bootstrap_t(scores, np.ones(len(scores)), np.random.default_rng(seed))
-    from scipy.stats import binomtest
-
-    around = binomtest(int(scores.sum()), len(scores)).proportion_ci(method="wilson")
-    return Interval(float(scores.mean()), float(around.low), float(around.high))
 
 
 def row_scores_of(model: TableModel, rows: FloatArray, label: Column, *, plain: bool, table: str) -> FloatArray:
@@ -342,7 +308,12 @@ def row_scores_of(model: TableModel, rows: FloatArray, label: Column, *, plain: 
     at = f"{table}, column {label.name!r}"
     if model.classes:
         truth = np.array([in_words(label.kind, value) for value in label.values], dtype=object)
-        require_known(truth, model.classes, at)
+        unseen = sorted(set(truth) - set(model.classes))
+        if unseen:
+            raise InputError(
+                f"{at} holds classes the model has not seen: {', '.join(unseen[:5])}. It knows "
+                f"{', '.join(model.classes)}."
+            )
         return (predicted == truth).astype(np.float64)
     if label.kind == "category":
         bad = next(value for value in label.values if not is_number(value))

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steelyard._typing import BoolArray
+from steelyard.app.notes import reading_notes
 from steelyard.errors import TableError
-from steelyard.tables.encoding import in_words, is_number
+from steelyard.tables.encoding import in_words
 from steelyard.tables.frame import Column, Frame
+from steelyard.tables.missing import is_number
 
 # Whole numbers with at most this many values are classes, unless the task is given.
 MOST_CLASSES = 10
@@ -33,16 +35,19 @@ class Labels:
         Which rows of the table have a label.
     classes : tuple of str
         The classes as written in the table; empty for regression.
+    column : Column
+        The column that they were read from.
     """
 
     name: str
     values: NDArray[Any]
     present: BoolArray
     classes: tuple[str, ...]
+    column: Column
 
     def notes(self, target: Frame, target_name: str, task: str) -> list[str]:
-        """What the user should know about the labels."""
-        notes = []
+        """What the user should know about the labels, and about how they and the target were read."""
+        notes = reading_notes(Frame((self.column,), len(self.column.values)), target)
         if self.name in target.names:
             notes.append(
                 f"{target_name} has the label column {self.name!r} too. It was not used for fitting or choosing; "
@@ -92,8 +97,13 @@ def read_labels(column: Column, table: str, task: str, place: Callable[[int], st
     elif not np.isfinite(values).all():
         bad = int(rows[np.flatnonzero(~np.isfinite(values))[0]])
         raise TableError(f"{table}, {place(bad)}, {where}: the label is infinite.")
-    if not _are_classes(column.kind, values, task):
-        return Labels(column.name, values.astype(np.float64), present, ())
+    if task == "auto" and column.kind not in ("category", "boolean"):
+        distinct = np.unique(values)
+        are_classes = len(distinct) <= MOST_CLASSES and bool(np.all(distinct == np.round(distinct)))
+    else:
+        are_classes = task in ("auto", "classification")
+    if not are_classes:
+        return Labels(column.name, values.astype(np.float64), present, (), column)
     text = np.array([in_words(column.kind, value) for value in values])
     classes, first, codes, counts = np.unique(text, return_index=True, return_inverse=True, return_counts=True)
     if len(classes) < 2:
@@ -105,7 +115,7 @@ def read_labels(column: Column, table: str, task: str, place: Callable[[int], st
             f"{table}, {place(int(rows[first[rare]]))}, {where}: class {str(classes[rare])!r} has only this row; at "
             f"least two rows per class are needed. Add rows, merge the class with another, or drop it{advice}."
         )
-    return Labels(column.name, codes.astype(np.intp), present, tuple(str(name) for name in classes))
+    return Labels(column.name, codes.astype(np.intp), present, tuple(str(name) for name in classes), column)
 
 
 def _first_stray_text(values: NDArray[Any], task: str) -> int | None:
@@ -115,12 +125,3 @@ def _first_stray_text(values: NDArray[Any], task: str) -> int | None:
     if numeric.all() or not (task == "regression" or (task == "auto" and mostly_numbers)):
         return None
     return int(np.flatnonzero(~numeric)[0])
-
-
-def _are_classes(kind: str, values: NDArray[Any], task: str) -> bool:
-    if task != "auto":
-        return task == "classification"
-    if kind in ("category", "boolean"):
-        return True
-    distinct = np.unique(values)
-    return len(distinct) <= MOST_CLASSES and bool(np.all(distinct == np.round(distinct)))

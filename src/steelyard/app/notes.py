@@ -1,30 +1,53 @@
-"""Notes for the user about the two tables: stray text, and target values that the source has never seen."""
+"""Notes for the user about the two tables: how they were read, and target values that the source has never seen."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from steelyard._numerics.empirical import empirical
-from steelyard.app.labels import NEARLY_ALL
 from steelyard.ratio._overlap import unseen_cells
 from steelyard.tables import Frame, TablePair
-from steelyard.tables.encoding import in_words, is_number
+from steelyard.tables.encoding import in_words
+from steelyard.tables.frame import Reading
+
+# Columns of a table that are named in notes of one kind.
+NAMED = 5
+
+
+def reading_notes(*frames: Frame) -> list[str]:
+    """Notes on the columns with values that were read as missing, or that made text of numbers."""
+    notes = []
+    for frame in frames:
+        missing, strays = [], []
+        for column in frame.columns:
+            found = column.reading or Reading("")
+            where = f"{found.table}, column {column.name!r}"
+            if found.missing:
+                signs = " and ".join(f"{_count(n, 'value')} {sign!r}" for sign, n in found.missing.items())
+                verb = "was" if sum(found.missing.values()) == 1 else "were"
+                missing.append(f"{where}: {signs} {verb} read as missing.")
+            if found.strays:
+                shown = ", ".join(repr(value) for value in list(found.strays)[:3])
+                shown += ", …" if len(found.strays) > 3 else ""
+                n_rows = _count(sum(found.strays.values()), "row")
+                strays.append(
+                    f"{where} is read as text because of {shown} ({n_rows}, first in {found.first_stray}). If it is a "
+                    "quantity, mend these values or name them with --missing."
+                )
+        for kind in (missing, strays):
+            notes += kind[:NAMED]
+            if len(kind) > NAMED:
+                notes.append(f"The same is true of {_count(len(kind) - NAMED, 'more column')}.")
+    return notes
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'s' if n > 1 else ''}"
 
 
 def stray_text(frame: Frame) -> list[str]:
-    """A note for each column that is read as text because of a few values, and would otherwise hold numbers."""
-    notes = []
-    for column in frame.columns:
-        if column.kind != "category":
-            continue
-        values = column.values[column.present()]
-        strays = [value for value in values if not is_number(value)]
-        if 0 < len(strays) <= (1 - NEARLY_ALL) * len(values):
-            notes.append(
-                f"Column {column.name!r} is treated as a category because of values such as {strays[0]!r}; leave such "
-                "fields empty if it is a quantity."
-            )
-    return notes
+    """Notes on how the columns of a table were read."""
+    return reading_notes(frame)
 
 
 def unseen_levels(source: Frame, target: Frame) -> list[str]:

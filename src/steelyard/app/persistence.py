@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from steelyard._typing import FloatArray
 from steelyard.app.atomic_files import read_file
 from steelyard.app.held_out import probabilities
-from steelyard.errors import InputError, ModelError
+from steelyard.errors import ModelError
 from steelyard.tables import Frame
-from steelyard.tables.encoding import Encoding, is_number
+from steelyard.tables.encoding import Encoding
+from steelyard.tables.missing import is_number
 
-FORMAT = 2
+FORMAT = 3
 FILES = ("model.skops", "model.json")
 TRUSTED = (
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
@@ -45,7 +46,8 @@ TRUSTED = (
     "steelyard.weighted.WeightedClassifier",
     "steelyard.weighted.WeightedRegressor",
 )
-ABOUT = {"label", "classes", "columns", "method", "plain_method", "kept_plain", "measure", "performance"}
+READ = {"label", "classes", "columns", "missing"}  # what is not for people only
+ABOUT = {*READ, "method", "plain_method", "kept_plain", "measure", "performance"}
 TRUSTED_TEXT = ("skrub._string_encoder.StringEncoder", "skrub._to_str.ToStr")
 
 
@@ -70,6 +72,11 @@ class TableModel:
         elif not all(is_number(name) for name in self.classes) and set(self.classes) != {"false", "true"}:
             kinds[self.label] = "category"
         return kinds
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Signs of missing values in the files of the fit, in addition to the usual ones."""
+        return self.encoding.missing
 
     def encode(self, frame: Frame, table: str = "table") -> FloatArray:
         """Rows of a table as numbers; `table` is its name in errors."""
@@ -96,6 +103,7 @@ def model_files(model: TableModel) -> dict[str, bytes]:
         "steelyard": steelyard.__version__,
         "label": model.label,
         "classes": list(model.classes),
+        "missing": list(model.missing),
         **model.about,
         "columns": model.encoding.to_dict(),
     }
@@ -116,28 +124,33 @@ def load_model(folder: Path) -> TableModel:
     import skops.io
 
     described, description, saved = _read(folder)
-    wanted = _trusted_types(folder, saved)
     try:
-        estimators = skops.io.loads(saved, trusted=wanted)
+        wanted = skops.io.get_untrusted_types(data=saved)
+        strange = sorted(set(wanted) - {*TRUSTED, *TRUSTED_TEXT})
+        if strange:
+            raise ModelError(
+                f"{folder / 'model.skops'} holds types that no model of steelyard has: {strange}. Not loaded."
+            )
+        estimators = skops.io.loads(saved, trusted=list(wanted))
         if estimators["description"] != hashlib.sha256(description).hexdigest():
             raise ModelError(
                 f"{folder}: model.json is not the one that model.skops was saved with. They are of two runs, or "
                 "one of them was changed. Run steelyard fit again."
             )
-        encoding = Encoding.from_dict(described["columns"], estimators["text"])
+        encoding = Encoding.from_dict(described["columns"], estimators["text"], described["missing"])
         return TableModel(
             encoding,
             estimators["model"],
             estimators["plain"],
             described["label"],
             tuple(described["classes"]),
-            {key: value for key, value in described.items() if key not in ("format", "columns", "label", "classes")},
+            {key: value for key, value in described.items() if key not in {"format", *READ}},
         )
     except ModelError:
         raise
     except ModuleNotFoundError as error:
         raise ModelError(f"{folder}: the model needs {error.name}. Install it: pip install {error.name}.") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, BadZipFile) as error:
         raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
 
 
@@ -161,26 +174,3 @@ def _read(folder: Path) -> tuple[dict[str, Any], bytes, bytes]:
     if not set(described) >= ABOUT:
         raise ModelError(f"{folder / 'model.json'} lacks {sorted(ABOUT - set(described))}. Run steelyard fit again.")
     return described, description, saved
-
-
-def _trusted_types(folder: Path, saved: bytes) -> list[str]:
-    """The types that a model.skops wants; an error if it wants others than `compare` can fit."""
-    import skops.io
-
-    try:
-        wanted = skops.io.get_untrusted_types(data=saved)
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
-        raise ModelError(f"{folder}: the model cannot be read ({error}). Run steelyard fit again.") from error
-    strange = sorted(set(wanted) - {*TRUSTED, *TRUSTED_TEXT})
-    if strange:
-        raise ModelError(f"{folder / 'model.skops'} holds types that no model of steelyard has: {strange}. Not loaded.")
-    return list(wanted)
-
-
-def require_known(labels: NDArray[Any], classes: tuple[str, ...], where: str) -> None:
-    """An error for labels that are none of the classes."""
-    strange = sorted({str(label) for label in labels} - set(classes))
-    if strange:
-        raise InputError(
-            f"{where} holds classes the model has not seen: {', '.join(strange[:5])}. It knows {', '.join(classes)}."
-        )

@@ -161,14 +161,20 @@ def fit_vine(Z: FloatArray) -> Vine:
     joined: list[tuple[int, ...]] = [(i,) for i in range(Z.shape[1])]  # nodes of the previous tree that a node joins
     trees: list[list[Pair]] = []
     for level in range(Z.shape[1] - 1):
-        # From the second tree on, two nodes can be joined only if they have a node of the previous tree in common.
+        # The two variables of each pair of nodes that can be joined: from the second tree on, those that have a node of
+        # the previous tree in common.
         variables = {
             (i, j): (min(full[i] - full[j]), min(full[j] - full[i]))
             for i, j in combinations(range(len(full)), 2)
             if level == 0 or set(joined[i]) & set(joined[j])
         }
+        costs = np.zeros((len(values), len(values)))
+        for (i, j), (first, second) in variables.items():
+            strength = kendalltau(values[i][first], values[j][second]).statistic
+            costs[i, j] = 2 - (abs(strength) if np.isfinite(strength) else 0.0)  # a cost of zero would mean no edge
+        edges = zip(*minimum_spanning_tree(costs).nonzero(), strict=True)
         tree = []
-        for i, j in _spanning_tree(variables, values):
+        for i, j in sorted((int(i), int(j)) for i, j in edges):
             pair = Pair((i, j), variables[i, j], full[i] & full[j], None)
             tree.append(replace(pair, copula=fit_copula(pair.inputs(values))))
         values = [pair.outputs(pair.inputs(values)) for pair in tree]
@@ -185,19 +191,6 @@ def probabilities(marginals: Sequence[KernelMarginal], Z: FloatArray) -> list[Fl
 
 def _first_values(U: Sequence[FloatArray]) -> Values:
     return [{i: u} for i, u in enumerate(U)]
-
-
-def _spanning_tree(variables: dict[tuple[int, int], tuple[int, int]], values: Values) -> list[tuple[int, int]]:
-    """The pairs of nodes of a spanning tree of largest |Kendall's τ|.
-
-    `variables` has the two variables of each pair of nodes that can be joined.
-    """
-    costs = np.zeros((len(values), len(values)))
-    for (i, j), (first, second) in variables.items():
-        strength = kendalltau(values[i][first], values[j][second]).statistic
-        costs[i, j] = 2 - (abs(strength) if np.isfinite(strength) else 0.0)  # a cost of zero would mean no edge
-    rows, columns = minimum_spanning_tree(costs).nonzero()
-    return sorted((int(i), int(j)) for i, j in zip(rows, columns, strict=True))
 
 
 def fit_copula(inputs: FloatArray) -> Any:

@@ -79,12 +79,6 @@ def contrast(scores: Tensor, labels: Tensor, weights: Tensor, wrong: Tensor | No
     return (weights * (F.softplus(-right) + loss_of_wrong)).mean(dim=1)
 
 
-def domain_weights(domain: Tensor, n_domains: int, dtype: torch.dtype) -> Tensor:
-    """Weights of rows (T, n), with mean one, that give each domain of a table the same total weight."""
-    counts = torch.nn.functional.one_hot(domain, n_domains).sum(dim=1).to(dtype)
-    return domain.shape[1] / (n_domains * counts.gather(1, domain))
-
-
 def learn(
     Z: Tensor,
     domain: Tensor,
@@ -144,7 +138,9 @@ def learn(
     decays = [decay.reshape(-1, *[1] * (p.ndim - 1)) for p in parameters]
     optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE)
     streams = [torch.Generator().manual_seed(start.seed + 2) for start in starts]
-    weights = domain_weights(domain, n_domains, Z.dtype)
+    # Weights of rows (T, n), with mean one, that give each domain of a table the same total weight.
+    counts = F.one_hot(domain, n_domains).sum(dim=1).to(Z.dtype)
+    weights = n_rows / (n_domains * counts.gather(1, domain))
     first: Tensor | None = None
     checkpoints = []
     for epoch in range(max(epochs, 1)):

@@ -68,7 +68,17 @@ def load_images(name: str, part: str) -> Images:
     if name not in IMAGES or part not in ("train", "test"):
         raise ParameterError(f'name must be one of {IMAGES} and part "train" or "test"; got {name!r} and {part!r}.')
     if name == "cifar10":
-        return _read_deltas(find_file(f"cifar10_{part}.npz", "A. Krizhevsky, CIFAR-10, as delta-coded npz"))
+        path = find_file(f"cifar10_{part}.npz", "A. Krizhevsky, CIFAR-10, as delta-coded npz")
+        try:
+            with np.load(path) as content:
+                delta, y = content["delta"], content["labels"]
+        except (OSError, ValueError, KeyError) as error:
+            raise DataChangedError(f"{path}: the file is damaged ({error}); download it again.") from error
+        # Stored as channels (R−G, G, B−G) and differences along width and height, all modulo 256.
+        X = np.cumsum(np.cumsum(delta, axis=2, dtype=np.uint8), axis=3, dtype=np.uint8)
+        X[:, 0] += X[:, 1]
+        X[:, 2] += X[:, 1]
+        return Images(X, y)
     stem = "train" if part == "train" else "t10k"
     provider = {"fashion_mnist": "Zalando Research, Fashion-MNIST", "kmnist": "ROIS-DS CODH, KMNIST"}[name]
     X = read_idx(find_file(f"{name}/{stem}-images-idx3-ubyte.gz", provider))
@@ -96,16 +106,3 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     if len(values) != np.prod(shape):
         raise DataChangedError(f"{path}: {len(values)} values where the header says {shape}; download it again.")
     return values.reshape(shape)
-
-
-def _read_deltas(path: Path) -> Images:
-    """Read images stored as channels (R−G, G, B−G) and differences along width and height, all modulo 256."""
-    try:
-        with np.load(path) as content:
-            delta, y = content["delta"], content["labels"]
-    except (OSError, ValueError, KeyError) as error:
-        raise DataChangedError(f"{path}: the file is damaged ({error}); download it again.") from error
-    X = np.cumsum(np.cumsum(delta, axis=2, dtype=np.uint8), axis=3, dtype=np.uint8)
-    X[:, 0] += X[:, 1]
-    X[:, 2] += X[:, 1]
-    return Images(X, y)

@@ -95,10 +95,15 @@ def mixed_tables(
     population = _Population(rng)
     pool = population.encode(population.draw(POOL, rng))
     unit = pool.mean(axis=0), pool.std(axis=0)
-    strength = None
-    while strength is None:  # some sums of products hardly change the means of the columns, whatever their strength
+    while True:  # some sums of products hardly change the means of the columns, whatever their strength
         tilt = _draw_tilt(shift, pool.shape[1], rng)
-        strength = _find_strength(pool, tilt((pool - unit[0]) / unit[1]), size)
+        score = tilt((pool - unit[0]) / unit[1])
+        strength, high = 0.0, STRONGEST / float(np.std(score))
+        if not _mean_difference(pool, high * score) < size:
+            break
+    for _ in range(40):  # bisection for the strength at which the mean standardized difference is `size`
+        middle = (strength + high) / 2
+        strength, high = (middle, high) if _mean_difference(pool, middle * score) < size else (strength, middle)
 
     def log_ratio(rows: FloatArray) -> FloatArray:
         return _bounded(strength * tilt((rows - unit[0]) / unit[1]))
@@ -166,17 +171,6 @@ def _draw_tilt(shift: str, n_columns: int, rng: np.random.Generator) -> Callable
 
 def _bounded(log_ratio: FloatArray) -> FloatArray:
     return np.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
-
-
-def _find_strength(pool: FloatArray, score: FloatArray, size: float) -> float | None:
-    """The factor of the score at which the mean standardized difference of the columns is `size`; None without one."""
-    low, high = 0.0, STRONGEST / float(np.std(score))
-    if _mean_difference(pool, high * score) < size:
-        return None
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _mean_difference(pool, middle * score) < size else (low, middle)
-    return low
 
 
 def _mean_difference(pool: FloatArray, log_ratio: FloatArray) -> float:

@@ -86,7 +86,14 @@ def minimize(
         # With several columns the loss is half the sum of squares, so the regularization strength is doubled.
         return weighted_ridge(features, weights, y, reg if y.shape[1] == 1 else 2 * reg)
     if isinstance(loss, Tukey):
-        return _tukey(loss, features, weights, y, reg, start)
+        # Iteratively reweighted least squares: each step minimizes a quadratic that touches the loss and lies above it.
+        coef, predictions = start, features.predictions(start)
+        for _ in range(IRLS_STEPS):
+            coef = weighted_ridge(features, weights * loss.curvature(predictions, y), y, reg)
+            before, predictions = predictions, features.predictions(coef)
+            if np.max(np.abs(predictions - before)) < 1e-9:
+                break
+        return coef
     if isinstance(loss, Logistic):
         return _logistic(loss, features, weights, y, reg, start)
     return _hinge(loss, features, weights, y, reg, start)
@@ -111,19 +118,6 @@ def _solve(matrices: FloatArray, right: FloatArray, reg: FloatArray) -> FloatArr
     diagonal = np.arange(matrices.shape[1])
     matrices[:, diagonal, diagonal] += reg[:, None]
     return np.linalg.solve(matrices, right)
-
-
-def _tukey(
-    loss: Tukey, features: Features, weights: FloatArray, y: FloatArray, reg: FloatArray, start: FloatArray
-) -> FloatArray:
-    """Iteratively reweighted least squares: each step minimizes a quadratic that touches the loss and lies above it."""
-    coef, predictions = start, features.predictions(start)
-    for _ in range(IRLS_STEPS):
-        coef = weighted_ridge(features, weights * loss.curvature(predictions, y), y, reg)
-        before, predictions = predictions, features.predictions(coef)
-        if np.max(np.abs(predictions - before)) < 1e-9:
-            break
-    return coef
 
 
 def _logistic(
@@ -154,9 +148,16 @@ def _logistic(
         if not moving.any():
             break
         active = active[moving]
-        coef[active] = _halved(
-            loss, features, w[moving], y, mu[moving], now[moving], step[moving], value[moving], gain[moving]
-        )
+        w, mu, now, step, value, gain = (part[moving] for part in (w, mu, now, step, value, gain))
+        # The longest of the steps 1, ½, ¼, … that lowers the objective of each fit; none where rounding prevents it.
+        length = np.ones(len(active))
+        for _ in range(HALVINGS):
+            moved = now - length[:, None, None] * step
+            worse = objective(loss, features.predictions(moved), moved, w, y, mu) > value - 1e-4 * length * gain
+            if not worse.any():
+                break
+            length = np.where(worse, length / 2, length)
+        coef[active] = np.where(worse[:, None, None], now, moved)
     return coef
 
 
@@ -167,32 +168,6 @@ def _newton_step(features: Features, curvature: FloatArray, slope: FloatArray, r
     right = slope.transpose(0, 2, 1).reshape(n_fits * k, -1, 1)
     solution = _solve(matrices, right, np.repeat(reg, k))
     return solution.reshape(n_fits, k, -1).transpose(0, 2, 1)
-
-
-def _halved(
-    loss: Loss,
-    features: Features,
-    weights: FloatArray,
-    y: FloatArray,
-    reg: FloatArray,
-    coef: FloatArray,
-    step: FloatArray,
-    value: FloatArray,
-    gain: FloatArray,
-) -> FloatArray:
-    """Coefficients after the longest of the steps 1, ½, ¼, … that lowers the objective of each fit.
-
-    A fit whose objective cannot be lowered, because of rounding, keeps its coefficients.
-    """
-    length = np.ones(len(coef))
-    for _ in range(HALVINGS):
-        moved = coef - length[:, None, None] * step
-        after = objective(loss, features.predictions(moved), moved, weights, y, reg)
-        worse = after > value - 1e-4 * length * gain
-        if not worse.any():
-            return moved
-        length = np.where(worse, length / 2, length)
-    return np.where(worse[:, None, None], coef, moved)
 
 
 def _hinge(

@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d
 
-from steelyard._numerics.losses import Loss, Squared, Tukey, require_squared_bounds_tukey, robust_scale, weighted_median
+from steelyard._numerics.losses import LEAST_RESIDUAL_SCALE, Loss, Squared, Tukey, robust_scale, weighted_median
 from steelyard._typing import FloatArray
 from steelyard._validation import check_range
-from steelyard.errors import InputError, NotFiniteError
+from steelyard.errors import InputError, NotFiniteError, ParameterError
 from steelyard.one_step._base import OneStepBase
 
 
@@ -199,8 +199,12 @@ class OneStepRegressor(RegressorMixin, OneStepBase):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_range("tukey_scale", self.tukey_scale, 0, open_low=True)
-        if self.loss == "squared":
-            require_squared_bounds_tukey(self.tukey_scale)
+        if self.loss == "squared" and self.tukey_scale**2 < 3:
+            raise ParameterError(
+                'loss="squared" bounds Tukey\'s loss only for tukey_scale² ≥ 3; got '
+                f"tukey_scale={self.tukey_scale:g}. Give tukey_scale of at least 1.733 (4.685 is customary), or "
+                'loss="tukey".'
+            )
         if self.residual_scale != "robust":
             check_range("residual_scale", self.residual_scale, 0, open_low=True)
 
@@ -218,7 +222,7 @@ class OneStepRegressor(RegressorMixin, OneStepBase):
             if self.loss == "tukey":  # outliers, which this loss is meant to ignore, must not determine the unit
                 center = float(weighted_median(labels[None], mass)[0])
                 # Where more than half of the labels are equal the standard deviation stays.
-                spread = float(weighted_median(np.abs(labels - center)[None], mass)[0] / 0.6745) or spread
+                spread = float(robust_scale((labels - center)[None], mass)[0]) or spread
             self.y_mean_, self.y_scale_ = center, spread if spread > 1e-12 * abs(center) else 1.0
         return labels
 
@@ -233,7 +237,8 @@ class OneStepRegressor(RegressorMixin, OneStepBase):
             return Squared()
         if self.residual_scale != "robust":
             return Tukey(np.full(len(predictions), self.tukey_scale * float(self.residual_scale)))
-        return Tukey(self.tukey_scale * robust_scale(predictions[..., 0] - y[:, 0], weights))
+        scale = np.maximum(robust_scale(predictions[..., 0] - y[:, 0], weights), LEAST_RESIDUAL_SCALE)
+        return Tukey(self.tukey_scale * scale)
 
     def _common_loss(self, predictions: FloatArray, y: FloatArray, weights: FloatArray) -> Loss:
         """One loss for all settings; for Tukey's loss the one with the smallest residual scale."""

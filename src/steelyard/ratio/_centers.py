@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from steelyard._numerics.empirical import Empirical
-from steelyard._typing import FloatArray, IntArray
+from steelyard._typing import IntArray
 
 # Centers are chosen among at most this many rows: a random sample of them covers the table as well as all rows.
 MOST_ROWS = 3000
@@ -19,36 +19,28 @@ COVERED = 1e-4
 def covering_rows(target: Empirical, n_centers: int, median_distance: float) -> IntArray:
     """Positions of the distinct target rows that become centers: rows that cover the table.
 
-    Greedy pivoted Cholesky of the kernel matrix: the next center is the row that the previous centers explain least.
-    (Rows are not weighted by mass: centers at the most frequent cells of the sample would fit its noise.) Uniformly
-    random centers would be many in dense regions and few elsewhere, so that the fit would depend on the seed; covering
-    removes most of that. Where all rows are covered before `n_centers` are chosen (mostly in tables of one column),
-    the remaining centers are random. With at most `n_centers` distinct rows, every row is a center.
+    Greedy pivoted Cholesky of the kernel matrix, in O(n b²) for b of n rows: the next center is the row that the
+    previous centers explain least. (Rows are not weighted by mass: centers at the most frequent cells of the sample
+    would fit its noise.) Uniformly random centers would be many in dense regions and few elsewhere, so that the fit
+    would depend on the seed; covering removes most of that. Where all rows are covered before `n_centers` are chosen
+    (mostly in tables of one column), the remaining centers are random. With at most `n_centers` distinct rows, every
+    row is a center.
     """
     if len(target) <= n_centers:
         return np.arange(len(target))
     rows = target.rows[:MOST_ROWS]
     if n_centers >= len(rows):
         return np.arange(n_centers)
-    pivots = _choose_pivots(rows, n_centers, COVER_WIDTH * median_distance)
-    free = np.ones(len(rows), dtype=bool)
-    free[pivots] = False
-    remaining = np.flatnonzero(free)  # in random order: the distinct rows are shuffled
-    return np.concatenate([pivots, remaining[: n_centers - len(pivots)]])
-
-
-def _choose_pivots(rows: FloatArray, at_most: int, width: float) -> IntArray:
-    """Pivots of the Gaussian kernel matrix, in O(n b²) for b pivots of n rows."""
     # Single precision is enough to decide what is covered, once the rows are centered.
+    width = COVER_WIDTH * median_distance
     rows = ((rows - rows.mean(axis=0, dtype=np.float64)) / width).astype(np.float32)
     half_squares = np.einsum("ij,ij->i", rows, rows) / 2
-    factor = np.empty((at_most, len(rows)), dtype=rows.dtype)
+    factor = np.empty((n_centers, len(rows)), dtype=rows.dtype)
     residual = np.ones_like(half_squares)
-    pivots = np.empty(at_most, dtype=np.intp)
     # The first pivot is the most central row, so that nothing depends on the order of the rows.
-    pivot = int(np.argmin(half_squares))
-    for step in range(at_most):
-        pivots[step] = pivot
+    pivots = [int(np.argmin(half_squares))]
+    for step in range(n_centers):
+        pivot = pivots[-1]
         column = rows @ rows[pivot]
         column -= half_squares
         column -= half_squares[pivot]
@@ -59,9 +51,13 @@ def _choose_pivots(rows: FloatArray, at_most: int, width: float) -> IntArray:
         residual -= np.square(column)
         residual[pivot] = -np.inf  # never chosen again
         pivot = int(np.argmax(residual))
-        if residual[pivot] <= COVERED:
-            return pivots[: step + 1]
-    return pivots
+        if step + 1 == n_centers or residual[pivot] <= COVERED:
+            break
+        pivots.append(pivot)
+    free = np.ones(len(rows), dtype=bool)
+    free[pivots] = False
+    remaining = np.flatnonzero(free)  # in random order: the distinct rows are shuffled
+    return np.concatenate([pivots, remaining[: n_centers - len(pivots)]])
 
 
 def fold_of_centers(cells: IntArray, fold_of_cells: IntArray) -> IntArray:

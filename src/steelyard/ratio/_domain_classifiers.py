@@ -49,7 +49,16 @@ class BoostedOdds:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         self.linear_ = linear
-        rows, _, domain = _stacked([_systematic_sample(*part, MOST_BOOSTED) for part in domains])
+        samples = []
+        for rows, weights in domains:
+            # A systematic sample of the rows, each in proportion to its weight. (Trees could take weights, but
+            # scikit-learn bins a weighted column ten times more slowly than it does all the rest.)
+            kept, n_kept = np.arange(len(rows)), min(len(rows), MOST_BOOSTED)
+            if n_kept < len(rows) or np.any(weights != 1):
+                places = np.searchsorted(np.cumsum(weights) / weights.sum(), (np.arange(n_kept) + 0.5) / n_kept)
+                kept = np.minimum(places, len(rows) - 1)
+            samples.append((rows[kept], np.ones(n_kept)))
+        rows, _, domain = _stacked(samples)
         model = HistGradientBoostingClassifier(
             max_iter=100,
             max_leaf_nodes=8,
@@ -67,20 +76,6 @@ class BoostedOdds:
 
     def _with_linear(self, rows: FloatArray) -> FloatArray:
         return np.column_stack([rows, self.linear_.log_odds(rows)])
-
-
-def _systematic_sample(rows: FloatArray, weights: FloatArray, at_most: int) -> tuple[FloatArray, FloatArray]:
-    """A systematic sample of at most `at_most` rows, each in proportion to its weight, and weights of one.
-
-    (Trees could take weights, but scikit-learn bins a weighted column ten times more slowly than it does all the
-    rest.)
-    """
-    n_kept = min(len(rows), at_most)
-    if n_kept == len(rows) and np.all(weights == 1):
-        return rows, weights
-    reached = np.cumsum(weights) / weights.sum()
-    kept = np.searchsorted(reached, (np.arange(n_kept) + 0.5) / n_kept)
-    return rows[np.minimum(kept, len(rows) - 1)], np.ones(n_kept)
 
 
 def _stacked(domains: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -116,21 +111,6 @@ class BoundedCalibration:
         """The density ratio for given log-odds."""
         logits = self.slope_ * np.minimum(log_odds, self.largest_) + self.intercept_
         return np.asarray(np.exp(np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT)))
-
-
-def held_out_log_odds(
-    samples: Sequence[Empirical], parts: Sequence[FoldParts], *, boosted: bool
-) -> dict[type, tuple[FloatArray, FloatArray]]:
-    """Held-out log-odds of each part of source and target, by the linear and (if `boosted`) the boosted classifier."""
-    kinds: list[type] = [LinearOdds, BoostedOdds] if boosted else [LinearOdds]
-    found = {kind: tuple(np.empty(len(part.cell)) for part in parts) for kind in kinds}
-    for f in range(parts[0].n_folds):
-        fitted = fit_odds(samples, parts, f, boosted=boosted)
-        for kind, classifier in zip(kinds, fitted, strict=True):
-            for sample, part, values in zip(samples, parts, found[kind], strict=True):
-                held = part.fold == f
-                values[held] = classifier.log_odds(sample.rows[part.cell[held]])
-    return found  # type: ignore[return-value]
 
 
 def fit_odds(

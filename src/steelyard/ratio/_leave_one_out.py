@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from steelyard._numerics.empirical import Empirical
-from steelyard._numerics.kernels import basis_moments, blocks, gaussian_widths
+from steelyard._numerics.kernels import blocks, gaussian_widths
 from steelyard._typing import BoolArray, FloatArray, IntArray
 
 # Pairs per block of the leave-one-out score: several arrays of a hundred centers by this many rows are in use at once,
@@ -34,13 +34,6 @@ class Moments:
     def second(self, width: int, eta: float, source_factor: float = 1.0, target_factor: float = 1.0) -> FloatArray:
         """H_η at one width of the grid, each part multiplied by its factor."""
         return (1 - eta) * source_factor * self.source[width] + eta * target_factor * self.target[width]
-
-
-def ratio_moments(source: Empirical, target: Empirical, centers: FloatArray, widths: FloatArray, eta: float) -> Moments:
-    """The moments for all widths, in one pass over each table."""
-    first, second_target = basis_moments(target.rows, target.mass, centers, widths, second=eta > 0)
-    _, second_source = basis_moments(source.rows, source.mass, centers, widths)
-    return Moments(first[:, 0], second_source[:, 0], second_target[:, 0])
 
 
 @dataclass(frozen=True, eq=False)

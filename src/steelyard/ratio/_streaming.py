@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from steelyard._numerics.empirical import Empirical
 from steelyard._numerics.kernels import basis_moments
 from steelyard._typing import FloatArray, IntArray
-from steelyard._validation import check_block
+from steelyard._validation import check_rows
 from steelyard.errors import InputError, InputTypeError
 from steelyard.target import Target
 
@@ -36,7 +36,8 @@ class BlockTable:
 
     def __iter__(self) -> Iterator[FloatArray]:
         for block in self.blocks:
-            yield check_block(self.estimator, block, self.name)
+            first = not hasattr(self.estimator, "n_features_in_")  # the first block of a fit sets the number of columns
+            yield check_rows(self.estimator, block, table=self.name, reset=first, least=1)
 
 
 class TableSummary:

@@ -19,7 +19,7 @@ from steelyard.balance import Balance, column_balance
 from steelyard.errors import NoOverlapError, RawMeanWarning
 from steelyard.ratio._base import InductiveRatio
 from steelyard.ratio._centers import fold_of_centers
-from steelyard.ratio._domain_classifiers import BoostedOdds, BoundedCalibration, LinearOdds, fit_odds, held_out_log_odds
+from steelyard.ratio._domain_classifiers import BoundedCalibration, fit_odds
 from steelyard.ratio._overlap import NO_OVERLAP
 from steelyard.ratio.candidates import BOOSTED, EVEN, KERNEL, LINEAR, RatioCandidate, assign_shares
 from steelyard.ratio.ulsif import ULSIF, rounded_coefficients
@@ -239,14 +239,21 @@ def _cross_fit_classifiers(
     samples: tuple[Empirical, Empirical], draws: Sequence[Draw], *, boosted: bool
 ) -> dict[str, _CrossFitted]:
     """Held-out ratios of the domain classifiers, with one calibration for all draws of the folds."""
-    log_odds = [held_out_log_odds(samples, draw, boosted=boosted) for draw in draws]
+    names = (LINEAR, BOOSTED)[: 1 + boosted]
+    log_odds = {name: [[np.empty(len(draw[side].cell)) for draw in draws] for side in (0, 1)] for name in names}
+    for number, draw in enumerate(draws):
+        for f in range(draw[0].n_folds):
+            for name, classifier in zip(names, fit_odds(samples, draw, f, boosted=boosted), strict=True):
+                for sample, part, values in zip(samples, draw, log_odds[name], strict=True):
+                    held = part.fold == f
+                    values[number][held] = classifier.log_odds(sample.rows[part.cell[held]])
     mass = [np.concatenate([draw[side].mass for draw in draws]) / len(draws) for side in (0, 1)]
     found = {}
-    for name, kind in ((LINEAR, LinearOdds), (BOOSTED, BoostedOdds))[: 1 + boosted]:
-        pooled = [np.concatenate([odds[kind][side] for odds in log_odds]) for side in (0, 1)]
+    for name in names:
+        pooled = [np.concatenate(values) for values in log_odds[name]]
         calibration = BoundedCalibration().fit(pooled, mass, samples[0].n_rows)
-        on = [[calibration.ratio(odds[kind][side]) for odds in log_odds] for side in (0, 1)]
-        found[name] = _CrossFitted(on[0], on[1], calibration)
+        on_source, on_target = ([calibration.ratio(odds) for odds in values] for values in log_odds[name])
+        found[name] = _CrossFitted(on_source, on_target, calibration)
     return found
 
 
@@ -261,34 +268,36 @@ def _cross_fit_ulsif(
     ratio._check_parameters()
     ratio._set_scale(*samples)
     ratio._fit_samples(*samples, rng)
-    found = [_predict_held_out(ratio, samples, draw) for draw in draws]
-    return ratio, _CrossFitted([on[0] for on in found], [on[1] for on in found])
-
-
-def _predict_held_out(ratio: ULSIF, samples: tuple[Empirical, Empirical], parts: Draw) -> Sequence[FloatArray]:
-    """The ratio at each part of source and target, with the coefficients fitted without the part's fold."""
     scaled = [ratio._scale_rows(sample.rows) for sample in samples]
-    width = np.array([ratio.width_])
-    (_, second), (first, _) = (
-        basis_moments(
-            rows[part.cell], part.mass, ratio.centers_, width, second=needed, fold=part.fold, n_folds=part.n_folds
+    found = []
+    for parts in draws:
+        (_, second), (first, _) = (
+            basis_moments(
+                rows[part.cell],
+                part.mass,
+                ratio.centers_,
+                np.array([ratio.width_]),
+                second=needed,
+                fold=part.fold,
+                n_folds=part.n_folds,
+            )
+            for rows, part, needed in zip(scaled, parts, (True, False), strict=True)
         )
-        for rows, part, needed in zip(scaled, parts, (True, False), strict=True)
-    )
-    of_centers = fold_of_centers(ratio._center_cells, parts[1].fold_of_cells(len(samples[1])))
-    mass = [np.bincount(part.fold, part.mass) for part in parts]
-    found = [np.empty(len(part.cell)) for part in parts]
-    for f in range(parts[0].n_folds):
-        used = np.flatnonzero(of_centers != f)
-        rest_second = (second[0].sum(axis=0) - second[0, f])[np.ix_(used, used)] / (1 - mass[0][f])
-        rest_first = (first[0].sum(axis=0) - first[0, f])[used] / (1 - mass[1][f])
-        coef = rounded_coefficients(rest_second, rest_first, ratio.reg_)
-        for rows, part, values in zip(scaled, parts, found, strict=True):
-            held = np.flatnonzero(part.fold == f)
-            for block in blocks(len(held)):
-                some = held[block]
-                values[some] = gaussian(rows[part.cell[some]], ratio.centers_[used], ratio.width_) @ coef
-    return found
+        of_centers = fold_of_centers(ratio._center_cells, parts[1].fold_of_cells(len(samples[1])))
+        mass = [np.bincount(part.fold, part.mass) for part in parts]
+        held_out = [np.empty(len(part.cell)) for part in parts]
+        for f in range(parts[0].n_folds):
+            used = np.flatnonzero(of_centers != f)
+            rest_second = (second[0].sum(axis=0) - second[0, f])[np.ix_(used, used)] / (1 - mass[0][f])
+            rest_first = (first[0].sum(axis=0) - first[0, f])[used] / (1 - mass[1][f])
+            coef = rounded_coefficients(rest_second, rest_first, ratio.reg_)
+            for rows, part, values in zip(scaled, parts, held_out, strict=True):
+                held = np.flatnonzero(part.fold == f)
+                for block in blocks(len(held)):
+                    some = held[block]
+                    values[some] = gaussian(rows[part.cell[some]], ratio.centers_[used], ratio.width_) @ coef
+        found.append(held_out)
+    return ratio, _CrossFitted([on[0] for on in found], [on[1] for on in found])
 
 
 def _balance(samples: tuple[Empirical, Empirical], weights: FloatArray) -> Balance:

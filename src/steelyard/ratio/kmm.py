@@ -23,6 +23,10 @@ from steelyard.ratio._overlap import require_overlap
 DENSE_ROWS = 400
 # Least regularization beside a low-rank factor, whose null space would make the interior point's systems singular.
 LEAST_REG = 1e-9
+# Mean residual of the kernel matrix' diagonal at which the low-rank factor is accurate enough, with few rows and with
+# MANY_ROWS or more. With the linear term projected on the same pivots, the objective of the full problem is then within
+# a relative error of 1e-6 of its optimum; the error decreases with the number of rows (tests/oracle/test_kmm.py).
+FACTOR_TOLERANCES, MANY_ROWS = (3e-4, 1e-3), 3000
 
 
 class KMM(RatioEstimator):
@@ -164,7 +168,7 @@ class KMM(RatioEstimator):
         start: FloatArray,
         rng: np.random.Generator,
     ) -> tuple[FloatArray, Certificate]:
-        tol = factor_tolerance(source.n_rows)
+        tol = FACTOR_TOLERANCES[source.n_rows >= MANY_ROWS]
         low_rank = pivoted_cholesky(source.rows, self.width_, rng, max_rank=self.max_rank, tol=tol)
         # The mean embedding of the target is projected on the pivots as K itself is: O(r·m) kernel values instead of
         # O(n·m). With exact means, or with the residual of the factor added to the diagonal, the solution would be
@@ -180,15 +184,6 @@ class KMM(RatioEstimator):
             tol=self.tol,
             truncation=low_rank.truncation,
         )
-
-
-def factor_tolerance(n_rows: int) -> float:
-    """Mean residual of the kernel matrix' diagonal at which the low-rank factor is accurate enough.
-
-    With the linear term projected on the same pivots, the objective of the full problem is then within a relative
-    error of 1e-6 of its optimum; the error decreases with the number of rows (tests/oracle/test_kmm.py).
-    """
-    return 3e-4 if n_rows < 3000 else 1e-3
 
 
 def kernel_means(rows: FloatArray, target: Empirical, width: float) -> FloatArray:

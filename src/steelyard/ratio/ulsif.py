@@ -8,13 +8,14 @@ from typing import Any, Self
 import numpy as np
 
 from steelyard._numerics.empirical import Empirical, empirical
+from steelyard._numerics.kernels import basis_moments
 from steelyard._threads import one_blas_thread
 from steelyard._typing import FloatArray, IntArray
 from steelyard._validation import check_grid, check_range, forget_fit, generator
 from steelyard.errors import InputError, NoOverlapError
 from steelyard.ratio._base import REGS, GaussianRatio
 from steelyard.ratio._centers import fold_of_centers
-from steelyard.ratio._leave_one_out import Moments, leave_one_out, ratio_moments
+from steelyard.ratio._leave_one_out import Moments, leave_one_out
 from steelyard.ratio._overlap import NO_OVERLAP, median_distance
 from steelyard.ratio._scaling import mixture_scale
 from steelyard.ratio._streaming import BlockTable, FoldMoments, TableSummary, fold_scores
@@ -134,7 +135,9 @@ class RULSIF(GaussianRatio):
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
         centers, center_cells, widths = self._basis(target)
         regs = REGS if self.reg is None else check_grid("reg", self.reg)
-        moments = ratio_moments(source, target, centers, widths, self.eta_)
+        first, second_target = basis_moments(target.rows, target.mass, centers, widths, second=self.eta_ > 0)
+        _, second_source = basis_moments(source.rows, source.mass, centers, widths)
+        moments = Moments(first[:, 0], second_source[:, 0], second_target[:, 0])
         w, r = self._choose(source, target, center_cells, widths, regs, moments, rng)
         self.width_, self.reg_ = float(widths[w]), float(regs[r])
         self.coef_ = rounded_coefficients(moments.second(w, self.eta_), moments.first[w], self.reg_)

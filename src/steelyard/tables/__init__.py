@@ -1,7 +1,9 @@
 """Tables as people have them, and how they become numbers."""
 
+from steelyard.tables.conversion import as_frame
 from steelyard.tables.encoding import Encoding, learn_encoding, match_frames
-from steelyard.tables.frame import Column, Frame, as_frame
+from steelyard.tables.files import TableFile, regular_files
+from steelyard.tables.frame import Column, Frame
 from steelyard.tables.pair import TablePair, encode_pair
 from steelyard.tables.readers import place_of_row, read_table
 
@@ -9,6 +11,7 @@ __all__ = [
     "Column",
     "Encoding",
     "Frame",
+    "TableFile",
     "TablePair",
     "as_frame",
     "encode_pair",
@@ -16,4 +19,5 @@ __all__ = [
     "match_frames",
     "place_of_row",
     "read_table",
+    "regular_files",
 ]

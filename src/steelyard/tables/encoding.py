@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from steelyard._typing import FloatArray
 from steelyard.errors import ColumnMismatchError, InputError
 from steelyard.tables.frame import Column, Frame
+from steelyard.tables.missing import CODE, SIGNS_AMONG_NUMBERS, is_number
 
 # A level of a category has a column of its own if a domain has this share of it; the rest are pooled.
 RARE = 0.01
@@ -76,6 +78,8 @@ class Encoding:
     ----------
     codes : tuple of ColumnCode
         One for each column.
+    missing : tuple of str, default=()
+        Signs of missing values that the tables were read with, in addition to the usual ones.
 
     Examples
     --------
@@ -87,6 +91,7 @@ class Encoding:
     """
 
     codes: tuple[ColumnCode, ...]
+    missing: tuple[str, ...] = ()
 
     @property
     def feature_names(self) -> list[str]:
@@ -129,14 +134,15 @@ class Encoding:
         return [asdict(replace(code, text=None)) for code in self.codes]
 
     @classmethod
-    def from_dict(cls, codes: Sequence[dict[str, Any]], text_encoders: Mapping[str, Any]) -> Encoding:
-        """From what `to_dict` and `text_encoders` gave."""
-        return cls(
-            tuple(
-                ColumnCode(**{**code, "levels": tuple(code["levels"]), "text": text_encoders.get(code["name"])})
-                for code in codes
-            )
+    def from_dict(
+        cls, codes: Sequence[dict[str, Any]], text_encoders: Mapping[str, Any], missing: Sequence[str] = ()
+    ) -> Encoding:
+        """From what `to_dict`, `text_encoders` and `missing` gave."""
+        read = (
+            ColumnCode(**{**code, "levels": tuple(code["levels"]), "text": text_encoders.get(code["name"])})
+            for code in codes
         )
+        return cls(tuple(read), tuple(missing))
 
 
 def match_frames(source: Frame, target: Frame, where: str = "Source and target") -> tuple[Frame, Frame]:
@@ -159,7 +165,7 @@ def match_frames(source: Frame, target: Frame, where: str = "Source and target")
     --------
     >>> import pyarrow as pa
     >>> from steelyard.tables import as_frame, match_frames
-    >>> source, target = as_frame(pa.table({"a": [1], "b": ["x"]})), as_frame(pa.table({"b": ["y"], "a": ["?"]}))
+    >>> source, target = as_frame(pa.table({"a": [1], "b": ["x"]})), as_frame(pa.table({"b": ["y"], "a": ["1b"]}))
     >>> [(c.name, c.kind) for c in match_frames(source, target)[1].columns]
     [('a', 'category'), ('b', 'category')]
     """
@@ -181,7 +187,7 @@ def match_frames(source: Frame, target: Frame, where: str = "Source and target")
             )
     kinds = {column.name: _common_kind(column, target[column.name]) for column in source.columns}
     matched = [tuple(as_kind(frame[name], kind) for name, kind in kinds.items()) for frame in (source, target)]
-    return Frame(matched[0], source.n_rows), Frame(matched[1], target.n_rows)
+    return replace(source, columns=matched[0]), replace(target, columns=matched[1])
 
 
 def _largest(column: Column) -> float:
@@ -201,12 +207,21 @@ def mismatched(source: Frame, target: Frame) -> list[str]:
 
 
 def _common_kind(source: Column, target: Column) -> str:
-    """The kind that both can have. A column without any value can have any; numbers and booleans are numbers."""
+    """The kind that both can have. A column without any value can have any; numbers and booleans are numbers.
+
+    Text that is all numbers and signs of missing values is numbers beside numbers.
+    """
     if source.kind == target.kind or not target.present().any():
         return source.kind
     if not source.present().any():
         return target.kind
-    return "number" if {source.kind, target.kind} == {"number", "boolean"} else "category"
+    kinds = {source.kind, target.kind}
+    text = source if source.kind == "category" else target
+    if kinds == {"number", "category"}:
+        words = {value.strip().lower() for value in text.values if value is not None} - {"", *SIGNS_AMONG_NUMBERS}
+        codes = any(re.match(CODE, word) or not is_number(word) for word in words)
+        return "category" if codes else "number"
+    return "number" if kinds == {"number", "boolean"} else "category"
 
 
 def as_kind(column: Column, kind: str) -> Column:
@@ -214,10 +229,11 @@ def as_kind(column: Column, kind: str) -> Column:
     if column.kind == kind:
         return column
     if kind == "category":
-        return Column(column.name, kind, _as_text(column))
-    # Either a boolean among numbers, or a column without any value.
-    values = np.full(len(column.values), np.nan) if column.kind == "category" else column.values
-    return Column(column.name, kind, values)
+        return replace(column, kind=kind, values=_as_text(column))
+    if column.kind == "category":  # numbers as text, or no value at all
+        numbers = [float(value) if value is not None and is_number(value) else np.nan for value in column.values]
+        return replace(column, kind=kind, values=np.array(numbers))
+    return replace(column, kind=kind)  # a boolean among numbers, or no value at all
 
 
 def learn_encoding(source: Frame, target: Frame) -> Encoding:
@@ -241,7 +257,7 @@ def learn_encoding(source: Frame, target: Frame) -> Encoding:
     array([[1., 0.],
            [3., 1.]])
     """
-    return Encoding(tuple(_code(column, target[column.name]) for column in source.columns))
+    return Encoding(tuple(_code(column, target[column.name]) for column in source.columns), source.missing)
 
 
 def _code(source: Column, target: Column) -> ColumnCode:
@@ -294,15 +310,6 @@ def _as_numbers(column: Column) -> NDArray[np.float64]:
     raise ColumnMismatchError(
         f"Column {column.name!r} held numbers when the model was fitted, and holds text now (for example {bad!r})."
     )
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _as_text(column: Column) -> NDArray[Any]:

@@ -256,9 +256,10 @@ def one_step(
     if g_bound is not None and not check_range("g_bound", g_bound, 1) > 1:
         raise ParameterError("g_bound must be more than one, which is the mean of the ratio; got 1.")
     g_step = partial(weight_network.minimize_bound, loss_bound=loss_bound, g_bound=g_bound, reg=g_reg)
+    ratio = partial(weight_network.bounded_ratio, bound=g_bound)
     in_turn = [
         Phase("g", "g", check_count("g_epochs", g_epochs, 0), g_step),
-        Phase("f", "f", check_count("f_epochs", f_epochs), partial(weight_network.weight_by_g, g_bound=g_bound)),
+        Phase("f", "f", check_count("f_epochs", f_epochs), partial(weight_network.weight_by, ratio=ratio)),
     ]
     options = {"loss_bound": loss_bound, "g_bound": g_bound, "g_reg": g_reg}
     phases = [_pretraining(pretrain, g_reg), *(in_turn * rounds)]
@@ -296,7 +297,8 @@ def flattened_weighting(
     >>> flattened_weighting(torch.nn.Linear(2, 3), torch.nn.Linear(2, 1), epochs=5, pretrain=1).name
     'EIWERM'
     """
-    begin = partial(weight_network.weight_by_odds, flattening=check_range("flattening", flattening, 0, 1))
+    ratio = partial(weight_network.relative_ratio, flattening=check_range("flattening", flattening, 0, 1))
+    begin = partial(weight_network.weight_by, ratio=ratio)
     phases = [_pretraining(pretrain, g_reg), Phase("EIWERM", "f", check_count("epochs", epochs), begin)]
     return TrainingMethod("EIWERM", {"f": f, "g": g}, phases, {"flattening": flattening, "g_reg": g_reg})
 
@@ -332,7 +334,8 @@ def relative_weighting(
     >>> relative_weighting(torch.nn.Linear(2, 3), torch.nn.Linear(2, 1), epochs=5, pretrain=1).epochs
     6
     """
-    begin = partial(weight_network.weight_by_odds, eta=check_range("eta", eta, 0, 1))
+    ratio = partial(weight_network.relative_ratio, eta=check_range("eta", eta, 0, 1))
+    begin = partial(weight_network.weight_by, ratio=ratio)
     phases = [_pretraining(pretrain, g_reg), Phase("RIWERM", "f", check_count("epochs", epochs), begin)]
     return TrainingMethod("RIWERM", {"f": f, "g": g}, phases, {"eta": eta, "g_reg": g_reg})
 

@@ -85,30 +85,26 @@ def minimize_bound(
     return step
 
 
-def weight_by_g(networks: Networks, data: TrainingData, g_bound: float | None = None) -> Step:
-    """One f-step: weights max(g, 0) with mean one in the batch; all zero where g is nowhere positive."""
-    f, g = networks["f"], networks["g"]
-
-    def step(batch: Batch) -> tuple[Tensor, Tensor]:
-        with evaluating(g), torch.no_grad():
-            weights = mean_one(bounded_ratio(g(batch.X)[:, 0], g_bound).clamp(min=0))
-        return data.row_losses(f(batch.X), batch.y), weights
-
-    return step
-
-
-def weight_by_odds(networks: Networks, data: TrainingData, eta: float = 0.0, flattening: float = 1.0) -> Step:
-    """One f-step of RIWERM or EIWERM: weights w_η^γ with mean one in the batch, where w_η = r/(ηr + 1 − η).
+def relative_ratio(scores: Tensor, eta: float = 0.0, flattening: float = 1.0) -> Tensor:
+    """w_η^γ of RIWERM or EIWERM, where w_η = r/(ηr + 1 − η).
 
     r, the density ratio p_target/p_source, is the odds of the domain classifier g, whose batches hold as many target
-    rows as source rows.
+    rows as source rows; the scores are its log-odds.
+    """
+    odds = scores.clamp(-30, 30).exp()
+    return (odds / (eta * odds + 1 - eta)) ** flattening
+
+
+def weight_by(networks: Networks, data: TrainingData, ratio: Callable[[Tensor], Tensor]) -> Step:
+    """One f-step: weights are a function of the scores of g, negative ones zero, with mean one in the batch.
+
+    All weights are zero where the function is nowhere positive.
     """
     f, g = networks["f"], networks["g"]
 
     def step(batch: Batch) -> tuple[Tensor, Tensor]:
         with evaluating(g), torch.no_grad():
-            odds = g(batch.X)[:, 0].clamp(-30, 30).exp()
-            weights = mean_one((odds / (eta * odds + 1 - eta)) ** flattening)
+            weights = mean_one(ratio(g(batch.X)[:, 0]).clamp(min=0))
         return data.row_losses(f(batch.X), batch.y), weights
 
     return step
