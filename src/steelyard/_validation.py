@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from steelyard.errors import (
     NotFiniteError,
     ParameterError,
     WeightError,
+    warn_user,
 )
 from steelyard.target import Target
 
@@ -53,10 +53,12 @@ def check_new_rows(estimator: BaseEstimator, X: Any, table: str = "table to pred
 
 def check_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
     """Names and number of the columns of a table whose values the estimator reads itself."""
+    table = "source" if reset else "table to predict"
+    check_plain(X, table)
     try:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
     except (ValueError, TypeError) as error:
-        raise _input_error(error)(f"{'source' if reset else 'table to predict'}: {error}") from error
+        raise _input_error(error)(f"{table}: {error}") from error
 
 
 def check_target(estimator: BaseEstimator, target: Any, source: Any) -> FloatArray:
@@ -234,13 +236,9 @@ def check_labels(estimator: BaseEstimator, X: Any, y: Any) -> None:
         raise _input_error(error)(f"source: {error}") from error
 
 
-def warn_without_target(method: str, consequence: str, stacklevel: int) -> None:
+def warn_without_target(method: str, consequence: str) -> None:
     """Warn that no target was given, and say how to give one."""
-    warnings.warn(
-        f"{method} got no target, so {consequence}. Pass target=Target(rows_to_predict).",
-        NoTargetWarning,
-        stacklevel=stacklevel + 1,
-    )
+    warn_user(f"{method} got no target, so {consequence}. Pass target=Target(rows_to_predict).", NoTargetWarning)
 
 
 def preprocessed(transformer: Any, X: Any) -> Any:

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from steelyard._typing import FloatArray
 from steelyard._validation import (
@@ -29,11 +28,9 @@ from steelyard._validation import (
     warn_without_target,
 )
 from steelyard._weight_parameter import require_weight_parameter
-from steelyard.errors import InputError, InputTypeError
-from steelyard.ratio import default_ratio
+from steelyard.ratio.fitting import fit_ratio
 from steelyard.ratio.table_rows import encode_tables, must_encode
 from steelyard.report.notebook import ShowsWeights
-from steelyard.target import Target
 from steelyard.weights import effective_sample_size, flatten, multiply_counts
 
 
@@ -113,25 +110,11 @@ class _Weighted(ShowsWeights, MetaEstimatorMixin, BaseEstimator):
     def _importance_weights(self, rows: Any, target_rows: Any, counts: FloatArray | None) -> FloatArray:
         even = np.ones(len(rows))
         if target_rows is None:
-            warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected", 3)
+            warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected")
             return even
         if self.flattening == 0:
             return even
-        if isinstance(self.ratio, FrozenEstimator):
-            self.ratio_ = self.ratio.estimator
-        else:
-            self.ratio_ = clone(default_ratio() if self.ratio is None else self.ratio)
-            if not has_fit_parameter(self.ratio_, "target"):
-                raise InputTypeError(
-                    f"ratio must be a ratio estimator such as ULSIF(), whose fit takes a target; "
-                    f"got {type(self.ratio).__name__}."
-                )
-            self.ratio_.fit(rows, target=Target(target_rows), sample_weight=counts)
-        if np.shape(getattr(self.ratio_, "weights_", ())) != (len(rows),):
-            raise InputError(
-                f"A frozen ratio must have been fitted on the {len(rows)} source rows that the estimator is fitted on; "
-                f"{type(self.ratio_).__name__} has no weight for each of them. Give the ratio itself, not frozen."
-            )
+        self.ratio_ = fit_ratio(self.ratio, rows, target_rows, counts)
         if np.all(self.ratio_.weights_ == 1):
             return even
         return flatten(self.ratio_.weights_, self.flattening, counts)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin, clone, is_classifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 
@@ -28,25 +29,15 @@ from steelyard._validation import (
     preprocessed,
     warn_without_target,
 )
-from steelyard.errors import InputError, InputTypeError, ParameterError, SteelyardWarning
+from steelyard.errors import InputError, ParameterError, SteelyardWarning
 from steelyard.model_selection._rows import count_rows, take_rows
 from steelyard.model_selection._scoring import row_scores, score_name
 from steelyard.model_selection.bootstrap import Interval, bootstrap_t
 from steelyard.ratio import ClassifierRatio
+from steelyard.ratio.fitting import fit_ratio, require_target_parameter
 from steelyard.ratio.table_rows import encode_tables
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size
-
-# Also the names of the bootstrap that other rooms take from here.
-__all__ = [
-    "Interval",
-    "Performance",
-    "bootstrap_t",
-    "cross_fitted_weights",
-    "expected_score",
-    "linear_ratio",
-    "target_performance",
-]
 
 MOST_LEVELS = 10  # a column of at most this many levels is also encoded by its levels
 
@@ -77,7 +68,9 @@ class Performance:
     >>> found.target.mean < found.source.mean
     True
     >>> found
-    accuracy on the target: 0.7 (95 % interval 0.6 to 0.8); on the source 0.9; effective sample size 120
+    accuracy on the target: 0.7 (95 % interval 0.6 to 0.8)
+    accuracy on the source: 0.9 (95 % interval 0.85 to 0.95)
+    effective sample size: 120
     """
 
     target: Interval
@@ -89,13 +82,12 @@ class Performance:
     def __repr__(self) -> str:
         """Errors are shown as such: the negative mean squared error as the mean squared error."""
         sign = -1 if self.scoring.startswith("neg_") else 1
-        name = self.scoring.removeprefix("neg_").replace("_", " ")
-        ends = [sign * end for end in (self.target.low, self.target.high) if end is not None]
-        shown = f" ({100 * self.level:g} % interval {written(min(ends))} to {written(max(ends))})" if ends else ""
-        return (
-            f"{name} on the target: {written(sign * self.target.mean)}{shown}; on the source "
-            f"{written(sign * self.source.mean)}; effective sample size {written(self.effective_sample_size)}"
-        )
+        name, lines = self.scoring.removeprefix("neg_").replace("_", " "), []
+        for domain, found in (("target", self.target), ("source", self.source)):
+            ends = sorted(sign * end for end in (found.low, found.high) if end is not None)
+            shown = f" ({100 * self.level:g} % interval {' to '.join(map(written, ends))})" if ends else ""
+            lines.append(f"{name} on the {domain}: {written(sign * found.mean)}{shown}")
+        return "\n".join([*lines, f"effective sample size: {written(self.effective_sample_size)}"])
 
 
 def target_performance(
@@ -136,9 +128,10 @@ def target_performance(
         "neg_mean_squared_error" (default for regressors), "neg_mean_absolute_error", "accuracy" (default for
         classifiers), "neg_log_loss", "neg_brier_score", or a function (estimator, X, y) that returns one score for each
         row. A score must be a mean over rows.
-    ratio : ratio estimator with ``predict``, default=None
+    ratio : ratio estimator, default=None
         Estimates the density ratio. None is a `ClassifierRatio` with linear log-odds. In several columns it has less
-        bias than a sum of Gaussians; the outcome model accounts for what it misses.
+        bias than a sum of Gaussians; the outcome model accounts for what it misses. A ratio without ``predict``, such
+        as `KMM`, is fitted once on all rows; a frozen one is used as it is.
     level : float, default=0.95
         Confidence level of the intervals.
     cv : int or splitter, default=5
@@ -169,19 +162,15 @@ def target_performance(
     name, rng, columns = score_name(scoring, model), generator(random_state), table_columns(X, y)
     units = units_of_rows(columns)
     if target is None:
-        warn_without_target("target_performance", "the score is that on the source rows", 2)
+        warn_without_target("target_performance", "the score is that on the source rows")
         found = bootstrap_t(scores, np.ones(len(scores)), rng, level=level, units=units)
         return Performance(found, found, name, float(len(scores)), level)
     ratio = linear_ratio() if ratio is None else ratio
-    if not hasattr(ratio, "predict"):
-        raise InputTypeError(
-            f"Cross-fitted weights need a ratio that can be evaluated on new rows; {type(ratio).__name__} has no "
-            "predict. Use ULSIF, RULSIF, LSIF, KLIEP or ClassifierRatio."
-        )
     fold = _folds(cv, model, X, y, columns, rng)
     rows, target_rows = X, match_columns(target, X)
-    if hasattr(model, "preprocess_"):
-        rows, target_rows = preprocessed(model.preprocess_, rows), preprocessed(model.preprocess_, target_rows)
+    transformer = getattr(getattr(model, "best_estimator_", model), "preprocess_", None)  # also that of a search
+    if transformer is not None:
+        rows, target_rows = preprocessed(transformer, rows), preprocessed(transformer, target_rows)
     rows, target_rows = encode_tables(rows, target_rows)
     weights = cross_fitted_weights(rows, target_rows, ratio, fold)
     return expected_score(scores, weights, rows, target_rows, fold, rng, name, level, units)
@@ -210,13 +199,16 @@ def _folds(cv: Any, model: Any, X: Any, y: Any, columns: Sequence[NDArray[Any]],
 def cross_fitted_weights(X: Any, X_target: Any, ratio: Any, fold: IntArray) -> FloatArray:
     """Importance weight of each source row by a density ratio that was fitted without the row's fold, mean one.
 
+    A ratio without ``predict`` (KMM) has weights of the rows that it is fitted on alone, so it is fitted once on all
+    rows; labels do not enter it. A frozen ratio is not fitted.
+
     Parameters
     ----------
     X : table of shape (n_source, n_columns)
         Source rows.
     X_target : table of shape (n_target, n_columns)
         Target rows.
-    ratio : ratio estimator with ``predict``
+    ratio : ratio estimator
         Estimates the density ratio.
     fold : array of shape (n_source,)
         Number of the fold of each source row.
@@ -226,13 +218,23 @@ def cross_fitted_weights(X: Any, X_target: Any, ratio: Any, fold: IntArray) -> F
     array of shape (n_source,)
     """
     weights = np.empty(len(fold))
+    if not hasattr(ratio, "predict"):
+        weights[:] = fit_ratio(ratio, X, X_target).weights_
+    elif isinstance(ratio, FrozenEstimator):
+        weights[:] = ratio.predict(X)
+    else:
+        require_target_parameter(ratio)
+        _fill_by_folds(weights, X, X_target, ratio, fold)
+    return np.asarray(weights / weights.mean())
+
+
+def _fill_by_folds(weights: FloatArray, X: Any, X_target: Any, ratio: Any, fold: IntArray) -> None:
     for f in range(int(fold.max()) + 1):
         train, test = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
         with warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore", SteelyardWarning)  # uncertain weights widen the interval
             fitted = clone(ratio).fit(take_rows(X, train), target=Target(X_target))
         weights[test] = fitted.predict(take_rows(X, test))
-    return np.asarray(weights / weights.mean())
 
 
 def expected_score(

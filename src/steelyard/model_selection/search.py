@@ -32,7 +32,7 @@ from steelyard._validation import (
 from steelyard.errors import InputError, NoTargetWarning, ParameterError, RawMeanWarning, SmallEffectiveSampleWarning
 from steelyard.model_selection._rows import count_rows, take_rows
 from steelyard.model_selection._scoring import RowScores, mean_score, row_scores
-from steelyard.ratio import default_ratio
+from steelyard.ratio.fitting import fit_ratio
 from steelyard.ratio.table_rows import encode_tables, must_encode
 from steelyard.target import Target
 
@@ -44,7 +44,7 @@ def validation_weights(estimator: Any, X: Any, target: Any, ratio: Any) -> Float
     missing values, on encoded ones.
     """
     if target is None:
-        warn_without_target("Cross-validation", "every row counts the same, as in ordinary cross-validation", 3)
+        warn_without_target("Cross-validation", "every row counts the same, as in ordinary cross-validation")
         return np.ones(count_rows(X))
     rows, target_rows = X, match_columns(target, X)
     preprocess = getattr(estimator, "preprocess", None)
@@ -53,8 +53,7 @@ def validation_weights(estimator: Any, X: Any, target: Any, ratio: Any) -> Float
         rows, target_rows = preprocessed(fitted, rows), preprocessed(fitted, target_rows)
     if must_encode(estimator, rows, target_rows):
         rows, target_rows = encode_tables(rows, target_rows)
-    ratio = clone(default_ratio() if ratio is None else ratio).fit(rows, target=Target(target_rows))
-    return np.asarray(ratio.weights_)
+    return np.asarray(fit_ratio(ratio, rows, target_rows).weights_)
 
 
 def _splits(cv: Any, estimator: Any, X: Any, y: Any) -> list[tuple[Any, Any]]:

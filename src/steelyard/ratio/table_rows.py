@@ -52,7 +52,9 @@ def must_encode(estimator: Any, *tables: Any) -> bool:
 
 def _content(table: Any) -> str:
     """What a table holds: finite "numbers", numbers with "missing" values, "text"; "other" if it is no table."""
-    if issparse(table) or np.ndim(table) != 2:
+    # The number of dimensions without a copy of the values, where the table says it; a list does not.
+    ndim = table.ndim if hasattr(table, "ndim") else len(getattr(table, "shape", ())) or np.array(table, object).ndim
+    if issparse(table) or ndim != 2:
         return "other"
     try:
         rows = check_array(table, dtype=[np.float64, np.float32], ensure_all_finite=False)
