@@ -1,10 +1,12 @@
 """The diagnosis: tests that keep their level, verdicts that are right, numbers that can be written down."""
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import norm
 from sklearn.linear_model import Ridge
 from sklearn.metrics import roc_auc_score
 
@@ -21,8 +23,7 @@ from steelyard.diagnostics.conditional import (
 )
 from steelyard.diagnostics.findings import pareto_k, uncovered_share
 from steelyard.diagnostics.two_sample import _mmd, classifier_test, column_test, mmd_test
-from steelyard.errors import InputError, InputTypeError
-from steelyard.ratio import KMM
+from steelyard.errors import InputError
 from steelyard.tables import Column, as_frame
 
 # --- tests of two samples --------------------------------------------------------------------------------------------
@@ -234,6 +235,26 @@ def test_findings_are_plain_and_written_down():
     assert diagnose(X, target=T) == found  # the same seed, the same findings
 
 
+def test_findings_print_in_a_few_lines():
+    rng = np.random.default_rng(0)
+    X, T = rng.normal(size=(300, 5)), rng.normal(size=(250, 5))
+    T[:, 3] += 1
+    found = diagnose(X, target=T)
+    assert str(found) == repr(found)
+    lines = str(found).splitlines()
+    assert 5 <= len(lines) <= 10
+    assert max(map(len, lines)) <= 120
+    assert lines[0].startswith("Covariate shift: ")
+    assert found.reason in " ".join(lines)
+    auc = float(re.search(r"AUC (\d\.\d\d) ", str(found)).group(1))
+    assert auc == pytest.approx(norm.cdf(1 / np.sqrt(2)), abs=0.06)  # of two normal distributions one apart
+    p_value = float(re.search(r"most shifted first: x3 \(p = ([^)]+)\), ", str(found)).group(1))
+    assert p_value == pytest.approx(found.columns[0].p_value, rel=0.1)
+    assert lines[-2].endswith(", …")
+    assert "of n = 300 source rows" in lines[-1]
+    assert "of 250 target rows" in lines[-1]
+
+
 def test_a_mixed_table():
     rng = np.random.default_rng(0)
     n = 300
@@ -299,9 +320,7 @@ def test_without_shift_target_and_source_agree():
     assert found.target.low < found.target.mean < found.target.high
 
 
-def test_performance_needs_a_ratio_that_predicts():
+def test_performance_needs_rows_for_its_folds():
     X = np.random.default_rng(0).normal(size=(50, 2))
-    with pytest.raises(InputTypeError, match="KMM has no"):
-        target_performance(Ridge().fit(X, X[:, 0]), X, X[:, 0], target=X + 0.1, ratio=KMM())
     with pytest.raises(InputError, match="too few"):
         target_performance(Ridge().fit(X, X[:, 0]), X[:6], X[:6, 0], target=X)

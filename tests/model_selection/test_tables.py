@@ -1,27 +1,34 @@
 """Data frames with text and missing values: the estimator reads them itself, the ratio has an encoding of its own."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, VotingClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit, StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from steelyard import (
+    KMM,
     ULSIF,
     ImportanceWeightedSearchCV,
     Target,
     WeightedClassifier,
     WeightedRegressor,
+    effective_sample_size,
     iwcv_score,
     target_performance,
 )
-from steelyard.errors import InputError, NoTargetWarning, NotFiniteError, ParameterError
+from steelyard.errors import InputError, InputTypeError, NoTargetWarning, NotFiniteError, ParameterError
+from steelyard.model_selection.performance import _outcome_model
 from steelyard.tables import as_frame, encode_pair
 
 pd = pytest.importorskip("pandas", reason="pandas (extra 'tables') is not installed")
@@ -265,22 +272,109 @@ def test_a_model_with_preprocessing_is_evaluated_on_preprocessed_rows(tables):
     assert with_file.effective_sample_size == pytest.approx(again.effective_sample_size, rel=0.2)
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_ratio_without_predict_is_fitted_once_on_all_rows(frozen):
+    """With equal scores the outcome model is exact; with others the estimate is the sum of both parts, by hand."""
+    rng = np.random.default_rng(0)
+    X, T = rng.normal(size=(120, 1)), rng.normal(0.7, 0.8, size=(100, 1))
+    y = (np.abs(X[:, 0]) > 1).astype(float)
+    kmm = KMM(random_state=0).fit(X, target=T)
+    ratio = FrozenEstimator(kmm) if frozen else KMM(random_state=0)
+    fold = np.arange(120) % 2
+    splits = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(2)]
+    found = target_performance(Ridge().fit(X, y), X, y, target=T, ratio=ratio, scoring=label, cv=splits)
+    predicted, on_target = np.empty(120), 0.0
+    for train, test in splits:
+        model = _outcome_model(X[train], y[train])
+        predicted[test], on_target = model.predict(X[test]), on_target + model.predict(T).mean() / 2
+    assert found.target.mean == pytest.approx(on_target + np.average(y - predicted, weights=kmm.weights_))
+    assert found.effective_sample_size == pytest.approx(kmm.effective_sample_size_)
+
+
+def test_a_frozen_ratio_is_evaluated_and_not_fitted():
+    rng = np.random.default_rng(0)
+    X, T = rng.normal(size=(120, 1)), rng.normal(0.7, 0.8, size=(100, 1))
+    fitted = clone(RATIO).fit(rng.normal(size=(300, 1)), target=T)
+    found = target_performance(Ridge().fit(X, X[:, 0]), X, X[:, 0], target=T, ratio=FrozenEstimator(fitted))
+    assert found.effective_sample_size == pytest.approx(effective_sample_size(fitted.predict(X)))
+
+
+def label(model, X, y):
+    return np.asarray(y, dtype=float)
+
+
+class NoWeights(BaseEstimator):
+    """A ratio of a user's own that forgets its weights."""
+
+    def fit(self, X, y=None, *, target=None):
+        return self
+
+
+class OwnWeights(NoWeights):
+    def fit(self, X, y=None, *, target=None):
+        self.weights_ = np.linspace(0.5, 1.5, len(X))
+        return self
+
+
+WAYS = {
+    "estimator": lambda X, y, T, ratio: WeightedRegressor(Ridge(), ratio).fit(X, y, target=T),
+    "scores": lambda X, y, T, ratio: iwcv_score(Ridge(), X, y, target=T, ratio=ratio),
+    "performance": lambda X, y, T, ratio: target_performance(Ridge().fit(X, y), X, y, target=T, ratio=ratio),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_takes_a_ratio_of_a_users_own_and_says_what_it_lacks(way):
+    rng = np.random.default_rng(0)
+    X, T = rng.normal(size=(60, 1)), rng.normal(size=(40, 1))
+    run = partial(WAYS[way], X, X[:, 0], T)
+    run(OwnWeights())
+    with pytest.raises(InputTypeError, match=r"each of the 60 source rows; NoWeights has no weights_\.") as error:
+        run(NoWeights())
+    assert "frozen" not in str(error.value)
+    with pytest.raises(InputTypeError, match=r"ratio estimator such as ULSIF.*got Ridge"):
+        run(Ridge())
+    with pytest.raises(InputError, match="A frozen ratio must have been fitted on the 60 source rows"):
+        run(FrozenEstimator(KMM().fit(X[:30], target=T)))
+
+
+def test_weights_of_a_ratio_of_a_users_own_are_used():
+    X = np.random.default_rng(0).normal(size=(60, 1))
+    y = X[:, 0] ** 2
+    own = np.linspace(0.5, 1.5, 60)
+    model = WeightedRegressor(Ridge(), OwnWeights()).fit(X, y, target=X)
+    np.testing.assert_allclose(model.weights_, own)
+    np.testing.assert_allclose(model.predict(X), Ridge().fit(X, y, sample_weight=own).predict(X))
+
+
+def test_a_search_with_preprocessing_is_evaluated_as_its_best_estimator(tables):
+    source, y, target = tables
+    keep = ColumnTransformer([("city", OneHotEncoder(sparse_output=False), ["city"])])
+    model = WeightedClassifier(LogisticRegression(), RATIO, preprocess=keep)
+    search = ImportanceWeightedSearchCV(model, {"flattening": [0, 1]}, ratio=RATIO).fit(source, y, target=target)
+    assert target_performance(search, source, y, target=target) == target_performance(
+        search.best_estimator_, source, y, target=target
+    )
+
+
 # --- how results print ---
 
 
-def test_a_performance_prints_as_a_sentence(tables):
+def test_a_performance_prints_in_three_lines(tables):
     source, y, target = tables
     model = clone(READERS["pipeline"]).fit(source, y)
     found = target_performance(model, source, y, target=target, level=0.9)
-    text = str(found)
-    assert text == repr(found)
-    assert text.startswith("accuracy on the target: 0.")
-    assert "(90 % interval 0." in text
-    assert "; on the source 0." in text
+    assert str(found) == repr(found)
+    accuracy = accuracy_score(y, model.predict(source))
+    on_target, on_source, size = str(found).splitlines()
+    assert on_source.startswith(f"accuracy on the source: {accuracy:.3g} (90 % interval 0.")
+    assert on_target.startswith(f"accuracy on the target: {found.target.mean:.3g} (90 % interval 0.")
+    assert float(size.removeprefix("effective sample size: ")) == pytest.approx(found.effective_sample_size, rel=0.01)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 1))
     errors = target_performance(Ridge().fit(X, X[:, 0]), X, 300 * X[:, 0], target=X + 0.1)
     assert str(errors).startswith("mean squared error on the target: ")
     low, high = str(errors).split("interval ")[1].split(")")[0].split(" to ")
-    assert 0 < float(low.replace(",", "")) < float(high.replace(",", ""))
+    low, high = (float(end.replace(",", "")) for end in (low, high))
+    assert (low, high) == pytest.approx((-errors.target.high, -errors.target.low), rel=0.01)
     assert "e+" not in str(errors)
