@@ -1,13 +1,10 @@
 """Data frames with text and missing values: the estimator reads them itself, the ratio has an encoding of its own."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, VotingClassifier
-from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score
@@ -17,18 +14,15 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from steelyard import (
-    KMM,
     ULSIF,
     ImportanceWeightedSearchCV,
     Target,
     WeightedClassifier,
     WeightedRegressor,
-    effective_sample_size,
     iwcv_score,
     target_performance,
 )
-from steelyard.errors import InputError, InputTypeError, NoTargetWarning, NotFiniteError, ParameterError
-from steelyard.model_selection.performance import _outcome_model
+from steelyard.errors import InputError, NoTargetWarning, NotFiniteError, ParameterError
 from steelyard.tables import as_frame, encode_pair
 
 pd = pytest.importorskip("pandas", reason="pandas (extra 'tables') is not installed")
@@ -105,6 +99,35 @@ def test_a_pipeline_reads_the_frame_and_the_ratio_its_encoding(name, tables):
     plain = clone(READERS[name]).fit(source, y)
     erm = WeightedClassifier(READERS[name], RATIO, flattening=0).fit(source, y, target=target)
     np.testing.assert_array_equal(erm.predict_proba(target), plain.predict_proba(target))
+
+
+def test_weights_and_predictions_are_those_of_an_encoding_by_hand(tables):
+    """Indicators by pandas, the median of both tables where an age is missing, and a column that says where it was."""
+    source, y, target = tables
+    both = pd.concat([source, target], ignore_index=True)
+    age = both["age"].fillna(both["age"].median())
+    parts = [pd.get_dummies(both["city"]), age, both["age"].isna(), pd.get_dummies(both["group"])]
+    rows = pd.concat(parts, axis=1).to_numpy(dtype=float)
+    weights = clone(RATIO).fit(rows[:240], target=rows[240:]).weights_
+    model = WeightedClassifier(READERS["pipeline"], RATIO).fit(source, y, target=Target(target))
+    np.testing.assert_allclose(model.weights_, weights, rtol=1e-6)
+    by_hand = clone(READERS["pipeline"]).fit(source, y, model__sample_weight=weights)
+    np.testing.assert_allclose(model.predict_proba(target), by_hand.predict_proba(target), rtol=1e-6)
+
+
+def test_missing_values_are_imputed_for_the_ratio_alone():
+    """As by hand: the ratio sees medians and where values were missing, the trees see NaN."""
+    rng = np.random.default_rng(1)
+    X, T = rng.normal(size=(200, 1)), rng.normal(0.5, 1, size=(150, 1))
+    y = X[:, 0] + 0.1 * rng.normal(size=200)
+    X[rng.random(200) < 0.2], T[rng.random(150) < 0.1] = np.nan, np.nan
+    both = np.concatenate([X, T])
+    rows = np.column_stack([np.where(np.isnan(both), np.nanmedian(both), both), np.isnan(both)])
+    weights = clone(RATIO).fit(rows[:200], target=rows[200:]).weights_
+    trees = HistGradientBoostingRegressor(max_iter=10)
+    model = WeightedRegressor(trees, RATIO).fit(X, y, target=Target(T))
+    np.testing.assert_allclose(model.weights_, weights, rtol=1e-6)
+    np.testing.assert_allclose(model.predict(T), clone(trees).fit(X, y, sample_weight=weights).predict(T))
 
 
 def test_the_estimator_gets_the_frame_itself(tables):
@@ -270,81 +293,6 @@ def test_a_model_with_preprocessing_is_evaluated_on_preprocessed_rows(tables):
     without.fit(source[["city"]], y, target=Target(target[["city"]]))
     again = target_performance(without, source[["city"]], y, target=target[["city"]])
     assert with_file.effective_sample_size == pytest.approx(again.effective_sample_size, rel=0.2)
-
-
-@pytest.mark.parametrize("frozen", [False, True])
-def test_a_ratio_without_predict_is_fitted_once_on_all_rows(frozen):
-    """With equal scores the outcome model is exact; with others the estimate is the sum of both parts, by hand."""
-    rng = np.random.default_rng(0)
-    X, T = rng.normal(size=(120, 1)), rng.normal(0.7, 0.8, size=(100, 1))
-    y = (np.abs(X[:, 0]) > 1).astype(float)
-    kmm = KMM(random_state=0).fit(X, target=T)
-    ratio = FrozenEstimator(kmm) if frozen else KMM(random_state=0)
-    fold = np.arange(120) % 2
-    splits = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(2)]
-    found = target_performance(Ridge().fit(X, y), X, y, target=T, ratio=ratio, scoring=label, cv=splits)
-    predicted, on_target = np.empty(120), 0.0
-    for train, test in splits:
-        model = _outcome_model(X[train], y[train])
-        predicted[test], on_target = model.predict(X[test]), on_target + model.predict(T).mean() / 2
-    assert found.target.mean == pytest.approx(on_target + np.average(y - predicted, weights=kmm.weights_))
-    assert found.effective_sample_size == pytest.approx(kmm.effective_sample_size_)
-
-
-def test_a_frozen_ratio_is_evaluated_and_not_fitted():
-    rng = np.random.default_rng(0)
-    X, T = rng.normal(size=(120, 1)), rng.normal(0.7, 0.8, size=(100, 1))
-    fitted = clone(RATIO).fit(rng.normal(size=(300, 1)), target=T)
-    found = target_performance(Ridge().fit(X, X[:, 0]), X, X[:, 0], target=T, ratio=FrozenEstimator(fitted))
-    assert found.effective_sample_size == pytest.approx(effective_sample_size(fitted.predict(X)))
-
-
-def label(model, X, y):
-    return np.asarray(y, dtype=float)
-
-
-class NoWeights(BaseEstimator):
-    """A ratio of a user's own that forgets its weights."""
-
-    def fit(self, X, y=None, *, target=None):
-        return self
-
-
-class OwnWeights(NoWeights):
-    def fit(self, X, y=None, *, target=None):
-        self.weights_ = np.linspace(0.5, 1.5, len(X))
-        return self
-
-
-WAYS = {
-    "estimator": lambda X, y, T, ratio: WeightedRegressor(Ridge(), ratio).fit(X, y, target=T),
-    "scores": lambda X, y, T, ratio: iwcv_score(Ridge(), X, y, target=T, ratio=ratio),
-    "performance": lambda X, y, T, ratio: target_performance(Ridge().fit(X, y), X, y, target=T, ratio=ratio),
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_takes_a_ratio_of_a_users_own_and_says_what_it_lacks(way):
-    rng = np.random.default_rng(0)
-    X, T = rng.normal(size=(60, 1)), rng.normal(size=(40, 1))
-    run = partial(WAYS[way], X, X[:, 0], T)
-    run(OwnWeights())
-    with pytest.raises(InputTypeError, match=r"each of the 60 source rows; NoWeights has no weights_\.") as error:
-        run(NoWeights())
-    assert "frozen" not in str(error.value)
-    with pytest.raises(InputTypeError, match=r"ratio estimator such as ULSIF.*got Ridge"):
-        run(Ridge())
-    with pytest.raises(InputError, match="A frozen ratio must have been fitted on the 60 source rows"):
-        run(FrozenEstimator(KMM().fit(X[:30], target=T)))
-
-
-def test_weights_of_a_ratio_of_a_users_own_are_used():
-    X = np.random.default_rng(0).normal(size=(60, 1))
-    y = X[:, 0] ** 2
-    own = np.linspace(0.5, 1.5, 60)
-    model = WeightedRegressor(Ridge(), OwnWeights()).fit(X, y, target=X)
-    np.testing.assert_allclose(model.weights_, own)
-    np.testing.assert_allclose(model.predict(X), Ridge().fit(X, y, sample_weight=own).predict(X))
 
 
 def test_a_search_with_preprocessing_is_evaluated_as_its_best_estimator(tables):
