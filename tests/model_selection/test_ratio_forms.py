@@ -1,4 +1,4 @@
-"""Every place that takes a ratio takes each form of it: of this package, frozen, without predict, or of a user's own."""
+"""Every place that takes a ratio takes each form of it: of the package, frozen, without predict, of a user's own."""
 
 from functools import partial
 
