@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,12 +21,17 @@ from steelyard.errors import (
     NotFiniteError,
     ParameterError,
     WeightError,
+    warn_user,
 )
 from steelyard.target import Target
 
 HOW_TO_CLEAN = (
     "Clean or impute the rows first, or let the estimator do so: WeightedRegressor(..., preprocess=SimpleImputer()) "
     "treats source and target alike."
+)
+HOW_TO_ENCODE = (
+    "Encode text columns first, or let the estimator do so: WeightedRegressor(make_pipeline(ColumnTransformer(...), "
+    "model)) takes a data frame as it is."
 )
 
 
@@ -45,6 +49,16 @@ def check_source(estimator: BaseEstimator, X: Any) -> FloatArray:
 def check_new_rows(estimator: BaseEstimator, X: Any, table: str = "table to predict") -> FloatArray:
     """Numeric, finite rows with the columns that the estimator was fitted on."""
     return check_rows(estimator, X, table=table, reset=False, least=1)
+
+
+def check_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
+    """Names and number of the columns of a table whose values the estimator reads itself."""
+    table = "source" if reset else "table to predict"
+    check_plain(X, table)
+    try:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    except (ValueError, TypeError) as error:
+        raise _input_error(error)(f"{table}: {error}") from error
 
 
 def check_target(estimator: BaseEstimator, target: Any, source: Any) -> FloatArray:
@@ -158,7 +172,7 @@ def _remedy(error: Exception) -> str:
     if "complex" in text:
         return " Give the real and the imaginary part as columns of their own."
     if "convert" in text or "string" in text:
-        return " Every column must be numeric: encode text columns first, for example with preprocess=."
+        return f" Every column must be numeric. {HOW_TO_ENCODE}"
     return ""
 
 
@@ -222,13 +236,9 @@ def check_labels(estimator: BaseEstimator, X: Any, y: Any) -> None:
         raise _input_error(error)(f"source: {error}") from error
 
 
-def warn_without_target(method: str, consequence: str, stacklevel: int) -> None:
+def warn_without_target(method: str, consequence: str) -> None:
     """Warn that no target was given, and say how to give one."""
-    warnings.warn(
-        f"{method} got no target, so {consequence}. Pass target=Target(rows_to_predict).",
-        NoTargetWarning,
-        stacklevel=stacklevel + 1,
-    )
+    warn_user(f"{method} got no target, so {consequence}. Pass target=Target(rows_to_predict).", NoTargetWarning)
 
 
 def preprocessed(transformer: Any, X: Any) -> Any:

@@ -3,6 +3,12 @@
 Each message says what was given, what was needed and what to do about it.
 """
 
+import sys
+import warnings
+
+# Packages whose lines are not those of a user: warnings point past them.
+INNER_PACKAGES = frozenset({"steelyard", "sklearn", "joblib"})
+
 
 class SteelyardError(Exception):
     """Base class of all errors that this library raises itself."""
@@ -106,3 +112,22 @@ class RawMeanWarning(SteelyardWarning):
 
 class UnseenCellsWarning(SteelyardWarning):
     """Target rows have combinations of discrete values that no source row has."""
+
+
+def warn_user(message: str, category: type[SteelyardWarning]) -> None:
+    """Warn at the user's line: the innermost one outside of this package, scikit-learn and joblib.
+
+    A fixed `stacklevel` would be right for one way to a warning alone: a ratio is fitted by a user, by a
+    `WeightedRegressor`, by a search.
+
+    Parameters
+    ----------
+    message : str
+        What was given, what was needed and what to do about it.
+    category : type
+        The class of the warning.
+    """
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).split(".")[0] in INNER_PACKAGES:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

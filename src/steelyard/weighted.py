@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from steelyard._typing import FloatArray
 from steelyard._validation import (
@@ -20,6 +19,7 @@ from steelyard._validation import (
     check_new_rows,
     check_range,
     check_source,
+    check_table,
     check_target,
     check_weights,
     forget_fit,
@@ -28,10 +28,9 @@ from steelyard._validation import (
     warn_without_target,
 )
 from steelyard._weight_parameter import require_weight_parameter
-from steelyard.errors import InputError, InputTypeError
-from steelyard.ratio import default_ratio
+from steelyard.ratio.fitting import fit_ratio
+from steelyard.ratio.table_rows import encode_tables, must_encode
 from steelyard.report.notebook import ShowsWeights
-from steelyard.target import Target
 from steelyard.weights import effective_sample_size, flatten, multiply_counts
 
 
@@ -92,51 +91,41 @@ class _Weighted(ShowsWeights, MetaEstimatorMixin, BaseEstimator):
 
     def _prepare(self, X: Any, target: Any) -> tuple[Any, Any, Any]:
         """Source rows for the estimator, source rows for the ratio, and target rows (None without a target)."""
-        if self.preprocess is None:
-            numeric = check_source(self, X)
-            target_rows = None if target is None else check_target(self, target, X)
-            # A data frame stays one, for inner steps that select columns by name.
-            return (X if hasattr(X, "columns") else numeric), numeric, target_rows
-        # The input need not be numeric; the transformer makes it so.
-        validate_data(self, X, skip_check_array=True)
         target_rows = None if target is None else match_columns(target, X)
-        self.preprocess_ = clone(self.preprocess).fit(X)
-        rows = preprocessed(self.preprocess_, X)
-        return rows, rows, None if target_rows is None else preprocessed(self.preprocess_, target_rows)
+        tables = [X] if target_rows is None else [X, target_rows]
+        if self.preprocess is None and not must_encode(self.estimator, *tables):
+            numeric = check_source(self, X)
+            # A data frame stays one, for inner steps that select columns by name.
+            rows = X if hasattr(X, "columns") else numeric
+            return rows, numeric, None if target is None else check_target(self, target, X)
+        # The input need not be numeric; the transformer or the estimator makes it so.
+        check_table(self, X, reset=True)
+        if self.preprocess is not None:
+            self.preprocess_ = clone(self.preprocess).fit(X)
+            tables = [preprocessed(self.preprocess_, table) for table in tables]
+        if target_rows is None:
+            return tables[0], tables[0], None
+        return tables[0], *(encode_tables(*tables) if must_encode(self.estimator, *tables) else tables)
 
     def _importance_weights(self, rows: Any, target_rows: Any, counts: FloatArray | None) -> FloatArray:
         even = np.ones(len(rows))
         if target_rows is None:
-            warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected", 3)
+            warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected")
             return even
         if self.flattening == 0:
             return even
-        if isinstance(self.ratio, FrozenEstimator):
-            self.ratio_ = self.ratio.estimator
-        else:
-            self.ratio_ = clone(default_ratio() if self.ratio is None else self.ratio)
-            if not has_fit_parameter(self.ratio_, "target"):
-                raise InputTypeError(
-                    f"ratio must be a ratio estimator such as ULSIF(), whose fit takes a target; "
-                    f"got {type(self.ratio).__name__}."
-                )
-            self.ratio_.fit(rows, target=Target(target_rows), sample_weight=counts)
-        if np.shape(getattr(self.ratio_, "weights_", ())) != (len(rows),):
-            raise InputError(
-                f"A frozen ratio must have been fitted on the {len(rows)} source rows that the estimator is fitted on; "
-                f"{type(self.ratio_).__name__} has no weight for each of them. Give the ratio itself, not frozen."
-            )
+        self.ratio_ = fit_ratio(self.ratio, rows, target_rows, counts)
         if np.all(self.ratio_.weights_ == 1):
             return even
         return flatten(self.ratio_.weights_, self.flattening, counts)
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
-        if self.preprocess is None:
+        if self.preprocess is None and not must_encode(self.estimator, X):
             rows = check_new_rows(self, X)
             return X if hasattr(X, "columns") else rows
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return preprocessed(self.preprocess_, X)
+        check_table(self, X, reset=False)
+        return X if self.preprocess is None else preprocessed(self.preprocess_, X)
 
     def predict(self, X: Any) -> Any:
         """Predict with the fitted estimator.
@@ -159,6 +148,7 @@ class _Weighted(ShowsWeights, MetaEstimatorMixin, BaseEstimator):
         inner = get_tags(self.estimator)
         tags.target_tags = deepcopy(inner.target_tags)
         tags.target_tags.required = True
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
         tags.classifier_tags = deepcopy(inner.classifier_tags)
         tags.regressor_tags = deepcopy(inner.regressor_tags)
         return tags
@@ -184,7 +174,9 @@ class WeightedRegressor(RegressorMixin, _Weighted):
     preprocess : transformer, default=None
         Fitted on the source rows and applied to source and target before ratio and estimator. Preprocessing belongs
         here: as an earlier step of a Pipeline it would transform the source but not the target. (An inner Pipeline as
-        `estimator` is fine; it serves the predictor alone.)
+        `estimator` is fine; it serves the predictor alone. Where it starts with a ColumnTransformer, it reads text
+        columns and missing values of a data frame itself, and the ratio has an encoding of its own: indicators of the
+        levels, and medians where numbers are missing.)
 
     Attributes
     ----------
@@ -246,7 +238,9 @@ class WeightedClassifier(ClassifierMixin, _Weighted):
     preprocess : transformer, default=None
         Fitted on the source rows and applied to source and target before ratio and estimator. Preprocessing belongs
         here: as an earlier step of a Pipeline it would transform the source but not the target. (An inner Pipeline as
-        `estimator` is fine; it serves the predictor alone.)
+        `estimator` is fine; it serves the predictor alone. Where it starts with a ColumnTransformer, it reads text
+        columns and missing values of a data frame itself, and the ratio has an encoding of its own: indicators of the
+        levels, and medians where numbers are missing.)
 
     Attributes
     ----------

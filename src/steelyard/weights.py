@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from steelyard._typing import FloatArray
-from steelyard.errors import SmallEffectiveSampleWarning, WeightError
+from steelyard.errors import SmallEffectiveSampleWarning, WeightError, warn_user
 
 
 def normalize(weights: FloatArray, mass: FloatArray | None = None) -> FloatArray:
@@ -65,16 +63,15 @@ def effective_sample_size(weights: FloatArray) -> float:
     return float(scaled.sum() ** 2 / np.square(scaled).sum())
 
 
-def warn_of_small_sample(method: str, size: float, n_rows: int, advice: str, stacklevel: int) -> None:
+def warn_of_small_sample(method: str, size: float, n_rows: int, advice: str) -> None:
     """Warn where the effective sample size `size` is below 5 rows or 1 % of the rows.
 
     With fewer than ten rows the limit is half of them: a few rows of equal weight are a small table, not a small
     effective sample.
     """
     if size < min(max(5, 0.01 * n_rows), n_rows / 2):
-        warnings.warn(
+        warn_user(
             f"{method}: the effective sample size of the weights is {size:.1f} with n = {n_rows} rows. Source and "
             f"target hardly overlap, and a fit under such weights is unstable. {advice}",
             SmallEffectiveSampleWarning,
-            stacklevel=stacklevel + 1,
         )

@@ -1,5 +1,8 @@
 """Inflated rows, the variance they save, and the regressor with what it refuses."""
 
+import io
+import sys
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -131,6 +134,22 @@ def test_regressor_contract():
     assert model.assumption_.enough_domains
     assert "8 domains; 7 or more" in str(model.assumption_)
     assert fitted(CausalTransferRegressor(Ridge(), **QUICK), Z, domain, few).predict(new[:, :-1]).shape == (30,)
+
+
+@pytest.mark.parametrize(("terminal", "wanted"), [(True, True), (True, False), (False, True)])
+def test_a_fit_logs_what_it_trains_and_shows_progress_in_a_terminal_alone(terminal, wanted, monkeypatch, caplog):
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("steelyard._progress.LEAST_SECONDS", 0)
+    Z, domain, few, _ = tables()
+    with caplog.at_level("INFO", "steelyard"):
+        fitted(CausalTransferRegressor(Ridge(), **QUICK, progress=wanted), Z, domain, few)
+    assert "causal transfer: 1 networks are trained for 4 epochs" in caplog.text
+    assert "leave-one-out errors of networks: 2 of 2" in caplog.text
+    for description in ("training 1 networks", "leave-one-out errors"):
+        assert (description in screen.getvalue()) == (terminal and wanted)
 
 
 def test_fallback_is_the_target_alone():

@@ -176,3 +176,19 @@ def test_the_problems_reach_what_they_are_named_for():
         gamma = gamma_of(torch.tensor(train)[None, :, None], rule).item()
         _, solved = match(train, validation, gamma, rule.w_max, rule.reg, False)
         assert solved == (name != "narrow kernel")
+
+
+def test_the_first_compilation_is_logged_once():
+    """In a process of its own, where nothing is compiled yet."""
+    pytest.importorskip("numba", reason="numba is not installed; losses are matched by PyTorch alone")
+    program = """
+import logging, torch
+logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+from steelyard.deep._matching.choice import MatchingRule, match_losses
+for _ in range(2):
+    match_losses(torch.linspace(0, 1, 8), torch.linspace(0, 1, 5), MatchingRule(10.0, 1e-3, True, 0.5, False, False))
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stderr
+    assert [line for line in said.splitlines() if line.startswith("steelyard: ")] == [
+        "steelyard: numba compiles the matching of losses, once in a process; it keeps the result in its cache"
+    ]

@@ -1,21 +1,29 @@
 """The diagnosis: tests that keep their level, verdicts that are right, numbers that can be written down."""
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import norm
 from sklearn.linear_model import Ridge
 from sklearn.metrics import roc_auc_score
 
 from steelyard import Target, diagnose, target_performance
 from steelyard._numerics.kernels import gaussian
+from steelyard.diagnostics import conditional
 from steelyard.diagnostics.columns import column_shifts
-from steelyard.diagnostics.conditional import class_conditional_test, concept_test
+from steelyard.diagnostics.conditional import (
+    _cross_fitted,
+    _hat_functions,
+    _smoothed,
+    class_conditional_test,
+    concept_test,
+)
 from steelyard.diagnostics.findings import pareto_k, uncovered_share
 from steelyard.diagnostics.two_sample import _mmd, classifier_test, column_test, mmd_test
-from steelyard.errors import InputError, InputTypeError
-from steelyard.ratio import KMM
+from steelyard.errors import InputError
 from steelyard.tables import Column, as_frame
 
 # --- tests of two samples --------------------------------------------------------------------------------------------
@@ -123,6 +131,28 @@ def test_class_conditional_shift_is_seen_and_label_shift_is_not_taken_for_it():
     assert all(class_conditional_test(*label_shift(seed, 0.6)).p_value < 0.05 for seed in range(3))
 
 
+def test_the_means_given_a_number_follow_a_curve():
+    rng = np.random.default_rng(0)
+    y = rng.exponential(size=2000)
+    truth = np.column_stack([np.log(y + 0.1), np.sqrt(y)])
+    means = _cross_fitted(_hat_functions(y), truth + 0.3 * rng.normal(size=(2000, 2)), rng, _smoothed)
+    assert np.sqrt(np.mean((means - truth) ** 2)) < 0.1
+    assert _hat_functions(np.repeat([0.0, 1.0, 2.0], 50)).tolist() == np.repeat(np.eye(3), 50, axis=0).tolist()
+
+
+@pytest.mark.parametrize("test", [concept_test, class_conditional_test])
+def test_the_number_of_fits_grows_neither_with_columns_nor_with_classes(test, monkeypatch):
+    """With 600 columns, ten fits for each of them would take minutes."""
+    fits = []
+    monkeypatch.setattr(
+        conditional, "_cross_fitted", lambda given, *rest: fits.append(1) or _cross_fitted(given, *rest)
+    )
+    rng = np.random.default_rng(0)
+    classes = np.eye(8)[rng.integers(0, 8, 100)][:, 1:]
+    test(rng.normal(size=(100, 40)), classes, np.repeat([0.0, 1.0], 50), rng)
+    assert len(fits) == 2
+
+
 # --- verdicts --------------------------------------------------------------------------------------------------------
 
 
@@ -205,6 +235,26 @@ def test_findings_are_plain_and_written_down():
     assert diagnose(X, target=T) == found  # the same seed, the same findings
 
 
+def test_findings_print_in_a_few_lines():
+    rng = np.random.default_rng(0)
+    X, T = rng.normal(size=(300, 5)), rng.normal(size=(250, 5))
+    T[:, 3] += 1
+    found = diagnose(X, target=T)
+    assert str(found) == repr(found)
+    lines = str(found).splitlines()
+    assert 5 <= len(lines) <= 10
+    assert max(map(len, lines)) <= 120
+    assert lines[0].startswith("Covariate shift: ")
+    assert found.reason in " ".join(lines)
+    auc = float(re.search(r"AUC (\d\.\d\d) ", str(found)).group(1))
+    assert auc == pytest.approx(norm.cdf(1 / np.sqrt(2)), abs=0.06)  # of two normal distributions one apart
+    p_value = float(re.search(r"most shifted first: x3 \(p = ([^)]+)\), ", str(found)).group(1))
+    assert p_value == pytest.approx(found.columns[0].p_value, rel=0.1)
+    assert lines[-2].endswith(", …")
+    assert "of n = 300 source rows" in lines[-1]
+    assert "of 250 target rows" in lines[-1]
+
+
 def test_a_mixed_table():
     rng = np.random.default_rng(0)
     n = 300
@@ -270,9 +320,7 @@ def test_without_shift_target_and_source_agree():
     assert found.target.low < found.target.mean < found.target.high
 
 
-def test_performance_needs_a_ratio_that_predicts():
+def test_performance_needs_rows_for_its_folds():
     X = np.random.default_rng(0).normal(size=(50, 2))
-    with pytest.raises(InputTypeError, match="KMM has no"):
-        target_performance(Ridge().fit(X, X[:, 0]), X, X[:, 0], target=X + 0.1, ratio=KMM())
     with pytest.raises(InputError, match="too few"):
         target_performance(Ridge().fit(X, X[:, 0]), X[:6], X[:6, 0], target=X)

@@ -1,4 +1,6 @@
+import io
 import pickle
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -148,7 +150,7 @@ def search_toy(search, toy, **kwargs):
 def test_results_are_those_of_iwcv_score(toy):
     X, y, X_target, _ = toy
     grid = {"flattening": [0, 0.5, 1], "estimator__alpha": [0.1, 10]}
-    plain = ImportanceWeightedSearchCV(WeightedRegressor(Ridge(), RATIO), grid, ratio=RATIO, cv=KFold(5))
+    plain = ImportanceWeightedSearchCV(WeightedRegressor(Ridge(), RATIO), grid, ratio=RATIO, cv=KFold(5), rule="best")
     search = search_toy(plain, toy)
     results = search.cv_results_
     assert len(results["params"]) == 6
@@ -192,18 +194,54 @@ def test_ratio_eta_and_method_can_be_searched(toy):
 def test_one_standard_error_rule_prefers_the_plainest(toy):
     grid = {"flattening": [0, 0.1, 0.5, 1.0]}
     model = WeightedRegressor(Ridge(), RATIO)
-    best = search_toy(ImportanceWeightedSearchCV(model, grid, ratio=RATIO), toy)
-    plain = search_toy(ImportanceWeightedSearchCV(model, grid, ratio=RATIO, rule="one-standard-error"), toy)
+    best = search_toy(ImportanceWeightedSearchCV(model, grid, ratio=RATIO, rule="best"), toy)
+    plain = search_toy(ImportanceWeightedSearchCV(model, grid, ratio=RATIO), toy)
     results = plain.cv_results_
-    limit = results["mean_test_score"].max() - results["se_test_score"][results["mean_test_score"].argmax()]
-    allowed = [i for i in range(4) if results["mean_test_score"][i] >= limit]
+    limits = results["mean_test_score"].max() - results["se_of_difference"]
+    allowed = [i for i in range(4) if results["mean_test_score"][i] >= limits[i]]
     assert plain.best_index_ == min(allowed)  # less flattening is plainer, and the grid rises
     assert plain.best_index_ <= best.best_index_
     # Where nothing differs between source and target, the rule answers ERM.
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(100, 1)), rng.normal(size=100)
-    same = ImportanceWeightedSearchCV(model, grid, ratio=RATIO, rule="one-standard-error")
+    same = ImportanceWeightedSearchCV(model, grid, ratio=RATIO)
     assert same.fit(X, y, target=rng.normal(size=(100, 1))).best_params_["flattening"] == 0
+
+
+def label_plus(model, X, y):
+    """A score that every candidate has, and a little more for each unit of its penalty."""
+    return 100 * np.asarray(y) + model.estimator.alpha
+
+
+def test_the_rule_compares_candidates_on_the_same_rows(toy):
+    """Scores vary by tens between rows; the difference of two candidates does not, so the better one is chosen."""
+    grid = {"estimator__alpha": [1.0, 2.0, 3.0], "flattening": [0, 1]}
+    model = WeightedRegressor(Ridge(), RATIO)
+    search = search_toy(ImportanceWeightedSearchCV(model, grid, ratio=RATIO, scoring=label_plus), toy)
+    assert search.best_params_ == {"estimator__alpha": 3.0, "flattening": 0}
+    assert search.cv_results_["se_of_difference"].max() < 1e-6 < search.cv_results_["se_test_score"].min()
+
+
+def test_candidates_of_equal_weights_are_chosen_by_their_score(toy):
+    grid = {"alpha": [1e3, 1.0, 1e-6]}
+    search = search_toy(ImportanceWeightedSearchCV(Ridge(), grid, ratio=RATIO), toy)
+    assert search.best_index_ == np.argmax(search.cv_results_["mean_test_score"])
+
+
+@pytest.mark.parametrize(
+    ("terminal", "shown", "seconds"), [(True, True, 0), (True, False, 0), (False, True, 0), (True, True, 99)]
+)
+def test_progress_of_a_search_shows_in_a_terminal_alone(terminal, shown, seconds, toy, monkeypatch, caplog):
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("steelyard._progress.LEAST_SECONDS", seconds)
+    search = ImportanceWeightedSearchCV(WeightedRegressor(Ridge(), RATIO), {"flattening": [0, 1]}, progress=shown, cv=3)
+    with caplog.at_level("INFO", "steelyard"):
+        search_toy(search.set_params(ratio=RATIO), toy)
+    assert ("comparing candidates" in screen.getvalue()) == (terminal and shown and seconds == 0)
+    assert "comparing candidates: 6 of 6" in caplog.text
 
 
 def test_classifier_search_with_text_labels():
@@ -322,7 +360,16 @@ def test_a_search_delegates_to_its_best_estimator_and_can_be_stored():
     assert search.n_features_in_ == 2
     assert search.feature_names_in_.tolist() == ["a", "b"]
     assert is_classifier(search)
-    assert set(search.get_params(deep=False)) == {"estimator", "param_grid", "ratio", "scoring", "cv", "rule", "n_jobs"}
+    assert set(search.get_params(deep=False)) == {
+        "estimator",
+        "param_grid",
+        "ratio",
+        "scoring",
+        "cv",
+        "rule",
+        "n_jobs",
+        "progress",
+    }
     assert "ImportanceWeightedSearchCV" in search._repr_html_()
     stored = pickle.loads(pickle.dumps(search))
     assert stored.score(frame, y) == search.score(frame, y)

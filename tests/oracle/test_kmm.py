@@ -170,6 +170,29 @@ def test_tight_boxes_and_slabs_agree_with_the_dense_solver(w_max, slack, seed, m
     assert objectives[0] == pytest.approx(objectives[1], rel=1e-6)
 
 
+@pytest.mark.parametrize("tol", [1e-7, 1e-9])
+@pytest.mark.parametrize(("w_max", "slack"), [(1000.0, 0.1), (1000.0, 0.0), (1.2, 0.1), (1.0, 0.05)])
+def test_an_active_lower_limit_of_the_sum_is_reached_to_small_tolerances(w_max, slack, tol):
+    """The distance to the limit falls below the rounding error of the sum, and is divided by: against piqp."""
+    rng = np.random.default_rng(0)
+    n, source, target = 200, rng.normal(size=(200, 2)), rng.normal(size=(80, 2))
+    low_rank = pivoted_cholesky(source, 1.0, rng, max_rank=n, tol=1e-12)
+    K = low_rank.factor @ low_rank.factor.T + 1e-3 * np.eye(n)
+    # Three tenths of the linear term of KMM: without the limit the weights would have a mean of about 0.3.
+    linear = 0.3 * n * gaussian(source, target, 1.0).mean(axis=1)
+    bounds = BoxSlab(np.full(n, w_max), n * (1 - slack), n * (1 + slack))
+    solution, best = reference(K, linear, bounds)
+    assert solution.sum() == pytest.approx(bounds.low, rel=1e-6)
+    start = np.full(n, (1 - slack + min(w_max, 1 + slack)) / 2)
+    with np.errstate(divide="raise", invalid="raise"):
+        x, certificate = solve_box_slab_low_rank(low_rank.factor, np.full(n, 1e-3), linear, bounds, start, tol=tol)
+    assert certificate.solved
+    assert certificate.objective == pytest.approx(best, rel=10 * tol)
+    # The objective grows at least as ½ reg |x - solution|² around its minimum, and the gap bounds its excess.
+    assert np.sum((x - solution) ** 2) <= 2 * tol * abs(best) / 1e-3
+    assert np.all(x <= bounds.upper)
+
+
 def test_negative_multipliers_prove_nothing():
     x, bounds = np.array([0.5, 0.5]), BoxSlab(np.ones(2), 1.0, 2.0)
     # Stationary only with a negative multiplier at the lower end of the slab: not an optimum.
@@ -242,3 +265,11 @@ def test_repeated_rows_are_the_problem_of_all_rows(levels, slack):
     objective = 0.5 * weights @ K @ weights - linear @ weights
     assert objective == pytest.approx(0.5 * solution @ K @ solution - linear @ solution, rel=1e-6)
     np.testing.assert_allclose(weights, solution, atol=5e-3)
+
+
+def test_a_fit_says_what_it_solves_to_the_log_alone(caplog, capsys):
+    rng = np.random.default_rng(0)
+    with caplog.at_level("INFO", "steelyard"):
+        KMM(random_state=0).fit(rng.normal(size=(1200, 1)), target=rng.normal(size=(50, 1)))
+    assert "KMM: a quadratic program of 1,200 source rows and 50 target rows" in caplog.text
+    assert capsys.readouterr() == ("", "")

@@ -14,7 +14,7 @@ import pytest
 
 from steelyard import ULSIF, AutoRatio, Target, WeightedRegressor, diagnose
 from steelyard.app.comparison import ComparedMethod, Comparison
-from steelyard.model_selection.performance import Interval
+from steelyard.model_selection import Interval
 from steelyard.report import gather, render, svg
 from steelyard.report.evidence import marginal, weight_histogram
 from steelyard.tables import Column, Frame, encode_pair

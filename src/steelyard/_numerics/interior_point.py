@@ -47,14 +47,15 @@ def solve_box_slab_low_rank(
         except np.linalg.LinAlgError:
             break  # the barrier is beyond double precision; the certificate reports the accuracy reached
         predictor = newton.direction(0.0)
-        now = state.complementarity(problem)
-        after = state.moved(predictor, state.longest(predictor, problem)).complementarity(problem)
+        now = state.complementarity()
+        after = state.moved(predictor, state.longest(predictor)).complementarity()
         step = newton.direction(now * (after / now) ** 3, predictor)
-        length = 0.99 * state.longest(step, problem)
+        length = 0.99 * state.longest(step)
         if not length > 1e-8:
             break  # rounding errors allow no further step; the certificate reports the accuracy reached
         state = state.moved(step, length)
-    return state.x, certificate
+    # x and its distance to the bound are rounded each by itself, so x may exceed the bound by a rounding error.
+    return np.minimum(state.x, bounds.upper), certificate
 
 
 class _Scaled:
@@ -64,9 +65,9 @@ class _Scaled:
         self, factor: FloatArray, diagonal: FloatArray, linear: FloatArray, bounds: BoxSlab, scale: float
     ) -> None:
         self.factor, self.diagonal, self.linear, self.scale = factor, diagonal, linear, scale
-        # An empty interior (equality) is widened by a billionth, far below any tolerance on a sum of weights.
-        room = 1e-9 * max(1.0, bounds.high)
-        self.low, self.high, self.upper = bounds.low - room, bounds.high + room, bounds.upper
+        # An empty interior (equality) is widened by a trillionth, far below any tolerance on a sum of weights.
+        widening = max(0.0, 1e-12 * max(1.0, bounds.high) - (bounds.high - bounds.low) / 2)
+        self.low, self.high, self.upper = bounds.low - widening, bounds.high + widening, bounds.upper
         self.bounds = bounds
         # Reused in every iteration: allocating it anew would cost as much as the product.
         self.buffer = np.empty((min(len(factor), GRAM_ROWS), factor.shape[1]), order="F")
@@ -103,11 +104,15 @@ class _Woodbury:
 class _State:
     """A point, or a step from one: x, its sum, and the multipliers of x ≥ 0, x ≤ u, sum ≥ low, sum ≤ high, sum = Σx.
 
-    The sum is a separate variable, so that the distance to an active slab bound keeps its full relative precision.
+    The distances to the bounds u, low and high are variables of their own: computed as differences they would lose
+    their relative precision near an active bound, down to a distance of zero.
     """
 
     x: FloatArray
     total: float
+    room: FloatArray  # u - x
+    above: float  # sum - low
+    below: float  # high - sum
     at_zero: FloatArray
     at_upper: FloatArray
     at_low: float
@@ -120,13 +125,17 @@ class _State:
         gradient = problem.product(start) - problem.linear
         level = float(np.mean(np.abs(gradient))) + 1e-3
         product, total = level * float(start.mean()), float(start.sum())
+        room, above, below = problem.upper - start, total - problem.low, problem.high - total
         return cls(
             start,
             total,
+            room,
+            above,
+            below,
             np.maximum(gradient, 0) + level,
-            product / (problem.upper - start),
-            product / (total - problem.low),
-            product / (problem.high - total),
+            product / room,
+            product / above,
+            product / below,
             0.0,
         )
 
@@ -140,6 +149,9 @@ class _State:
         return _State(
             self.x + length * step.x,
             self.total + length * step.total,
+            self.room + length * step.room,
+            self.above + length * step.above,
+            self.below + length * step.below,
             self.at_zero + length * step.at_zero,
             self.at_upper + length * step.at_upper,
             self.at_low + length * step.at_low,
@@ -147,23 +159,18 @@ class _State:
             self.nu + length * step.nu,
         )
 
-    def complementarity(self, p: _Scaled) -> float:
+    def complementarity(self) -> float:
         """Mean product of the distance to a bound and its multiplier."""
-        total = (
-            self.x @ self.at_zero
-            + (p.upper - self.x) @ self.at_upper
-            + (self.total - p.low) * self.at_low
-            + (p.high - self.total) * self.at_high
-        )
+        total = self.x @ self.at_zero + self.room @ self.at_upper + self.above * self.at_low + self.below * self.at_high
         return float(total) / (2 * len(self.x) + 2)
 
-    def longest(self, step: _State, p: _Scaled) -> float:
+    def longest(self, step: _State) -> float:
         """The longest step length, at most one, that keeps all distances to bounds and multipliers non-negative."""
-        scalars = np.array([self.total - p.low, p.high - self.total, self.at_low, self.at_high])
-        changes = np.array([step.total, -step.total, step.at_low, step.at_high])
+        scalars = np.array([self.above, self.below, self.at_low, self.at_high])
+        changes = np.array([step.above, step.below, step.at_low, step.at_high])
         shrink = min(
             float(np.min(step.x / self.x)),
-            float(np.min(-step.x / (p.upper - self.x))),
+            float(np.min(step.room / self.room)),
             float(np.min(step.at_zero / self.at_zero)),
             float(np.min(step.at_upper / self.at_upper)),
             float(np.min(changes / scalars)),
@@ -175,11 +182,9 @@ class _Newton:
     """The linear system of one iteration, factored once and solved for predictor and corrector."""
 
     def __init__(self, state: _State, p: _Scaled, product: FloatArray) -> None:
-        self.state, self.p = state, p
-        self.room = p.upper - state.x
-        self.above, self.below = state.total - p.low, p.high - state.total
-        self.solver = _Woodbury(p, state.at_zero / state.x + state.at_upper / self.room)
-        self.slab = state.at_low / self.above + state.at_high / self.below
+        self.state = state
+        self.solver = _Woodbury(p, state.at_zero / state.x + state.at_upper / state.room)
+        self.slab = state.at_low / state.above + state.at_high / state.below
         self.stationarity = product - p.linear - state.at_zero + state.at_upper + state.nu
         self.slab_stationarity = -state.nu - state.at_low + state.at_high
         self.sum_residual = float(state.x.sum()) - state.total
@@ -189,9 +194,9 @@ class _Newton:
         """The step toward a given complementarity, corrected for the second-order terms of the predictor's step."""
         s, second = self.state, _second_order(predictor)
         to_zero = (complementarity - second[0]) / s.x - s.at_zero
-        to_upper = (complementarity - second[1]) / self.room - s.at_upper
-        to_low = (complementarity - second[2]) / self.above - s.at_low
-        to_high = (complementarity - second[3]) / self.below - s.at_high
+        to_upper = (complementarity - second[1]) / s.room - s.at_upper
+        to_low = (complementarity - second[2]) / s.above - s.at_low
+        to_high = (complementarity - second[3]) / s.below - s.at_high
         right, self.of_ones = self._solve(to_zero - to_upper - self.stationarity)
         slab_right = to_low - to_high - self.slab_stationarity
         # Eliminating x leaves one equation for the sum, in a form that is stable for tiny and for huge slab terms.
@@ -202,10 +207,13 @@ class _Newton:
         return _State(
             x,
             total,
+            -x,
+            total,
+            -total,
             to_zero - s.at_zero / s.x * x,
-            to_upper + s.at_upper / self.room * x,
-            to_low - s.at_low / self.above * total,
-            to_high + s.at_high / self.below * total,
+            to_upper + s.at_upper / s.room * x,
+            to_low - s.at_low / s.above * total,
+            to_high + s.at_high / s.below * total,
             nu,
         )
 

@@ -59,7 +59,7 @@ class Certificate:
     solved: bool
     truncation: float = 0.0
 
-    def require(self, method: str, tol: float) -> None:
+    def require(self, method: str, tol: float, raised: str = "tol, width or reg") -> None:
         """Raise `ConvergenceError` unless the problem was solved.
 
         Parameters
@@ -68,12 +68,14 @@ class Certificate:
             Name of the method, for the message.
         tol : float
             The tolerance, for the message.
+        raised : str, default="tol, width or reg"
+            Parameters of the method that make the problem easier where they are raised, for the message.
         """
         if not self.solved:
             raise ConvergenceError(
                 f"{method} did not converge: after {self.n_iter} iterations it has gap {self.gap:.1e}, primal residual "
                 f"{self.primal_residual:.1e} and dual residual {self.dual_residual:.1e}; each should be at most "
-                f"{tol:.1e}. Raise tol, width or reg, or check for columns of very different scale."
+                f"{tol:.1e}. Raise {raised}, or check for columns of very different scale."
             )
 
 

@@ -24,11 +24,14 @@ def standard_error(scores: FloatArray, weights: FloatArray) -> float:
     return float(np.sqrt(np.sum(np.square(weights * (scores - weighted_mean(scores, weights))))) / weights.sum())
 
 
-def simplest_within_one_standard_error(means: FloatArray, error: float, simplicity: FloatArray) -> IntArray:
+def simplest_within_one_standard_error(
+    means: FloatArray, error: float | FloatArray, simplicity: FloatArray
+) -> IntArray:
     """The candidates that the one-standard-error rule chooses: one, or several where candidates tie.
 
-    Among the candidates whose mean loss is at most the smallest one plus its standard error `error`, those of the
-    greatest simplicity, and among these, those of the smallest mean loss.
+    Among the candidates whose mean loss is at most the smallest one plus the standard error `error`, those of the
+    greatest simplicity, and among these, those of the smallest mean loss. The standard error is that of the smallest
+    mean, or (paired) that of the difference of each candidate's mean to the smallest one.
 
     Examples
     --------

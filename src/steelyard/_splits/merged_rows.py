@@ -64,12 +64,15 @@ def assign_folds(
     return FoldParts(cells, folds, divided[cells, folds] * sample.unit_mass[cells], n_folds)
 
 
-def number_of_folds(*samples: Empirical, at_most: int = 5) -> int:
-    """`at_most` folds, or as many as the smallest sample has units."""
+def number_of_folds(*samples: Empirical, at_most: int = 5, chosen: str = "") -> int:
+    """`at_most` folds, or as many as the smallest sample has units.
+
+    `chosen` names the parameters that are chosen by the folds: with one value for each, no folds are needed.
+    """
     n_folds = min(at_most, *(sample.n_units for sample in samples))
     if n_folds < 2:
         raise InputError(
             "Cross-validation needs at least two rows in the source and in the target that are not duplicates of "
-            "one another. Give more rows, or fixed hyperparameters (width=, reg=)."
+            f"one another. Give more rows{f', or one value for {chosen}' if chosen else ''}."
         )
     return n_folds

@@ -25,7 +25,7 @@ from steelyard.balance import Balance, balance_in_words, cross_fitted_balance
 from steelyard.diagnostics import Findings, diagnose_pair
 from steelyard.diagnostics.findings import LEAST_ROWS
 from steelyard.errors import InputError, SteelyardWarning, TableError, UnseenCellsWarning
-from steelyard.model_selection.performance import Interval, bootstrap_t
+from steelyard.model_selection.bootstrap import Interval, bootstrap_t
 from steelyard.ratio import RULSIF, AutoRatio
 from steelyard.ratio.candidates import mixture_in_words
 from steelyard.report import phrases

@@ -29,13 +29,8 @@ from steelyard.app.held_out import (
     sample_rows,
 )
 from steelyard.errors import SteelyardWarning
-from steelyard.model_selection.performance import (
-    Interval,
-    bootstrap_t,
-    cross_fitted_weights,
-    expected_score,
-    linear_ratio,
-)
+from steelyard.model_selection.bootstrap import Interval, bootstrap_t
+from steelyard.model_selection.performance import cross_fitted_weights, expected_score, linear_ratio
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size, normalize
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from steelyard._numerics.kernels import gaussian
 from steelyard._typing import FloatArray
 from steelyard._validation import check_grid, check_range
 from steelyard.baselines.base import FewShotRegressor
-from steelyard.errors import ConvergenceError, DependencyError, SteelyardWarning
+from steelyard.errors import ConvergenceError, DependencyError, SteelyardWarning, warn_user
 
 # Eigenvectors of the kernel matrix are left out if their eigenvalue is below this share of the largest one.
 NEGLIGIBLE = 1e-4
@@ -162,7 +161,7 @@ def least_discrepancy(source: FloatArray, target: FloatArray) -> LeastDiscrepanc
         )
     except ConvergenceError as error:
         message = f"{error} The target may lie far from the source. All source rows get the same weight."
-        warnings.warn(message, SteelyardWarning, stacklevel=2)
+        warn_user(message, SteelyardWarning)
         return LeastDiscrepancy(np.full(n, 1 / n), plain * size**2, plain * size**2, np.zeros((p, p)))
     weights = np.maximum(solution.x[:n], 0)
     weights /= weights.sum()

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import copy
-import warnings
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import Progress
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.svm import OneClassSVM
 from sklearn.utils.validation import check_is_fitted
 
 from steelyard._few_shot.domains import check_domains, check_few_shot, scale_of
 from steelyard._few_shot.kernel_regression import fit_scored
+from steelyard._progress import LOG, progress_bar, track
 from steelyard._typing import FloatArray, IntArray
 from steelyard._validation import check_count, check_new_rows, check_range, forget_fit, generator
 from steelyard.causal.assumption import Assumption, independence_p_value
@@ -25,7 +24,7 @@ from steelyard.causal.contrast import Checkpoint, Start, learn
 from steelyard.causal.ica import Mechanism
 from steelyard.causal.inflate import combinations
 from steelyard.causal.mechanism import Mechanisms
-from steelyard.errors import NothingTransferredWarning, ParameterError
+from steelyard.errors import NothingTransferredWarning, ParameterError, warn_user
 from steelyard.target import Target
 
 
@@ -249,8 +248,8 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
         seeds = rng.integers(2**40, size=(check_count("n_seeds", self.n_seeds), len(pairs)))
         starts = [Start(0, h, decay, int(seed)) for row in seeds for (h, decay), seed in zip(pairs, row, strict=True)]
         epochs = check_count("epochs", self.epochs, 0)
-        console = Console(stderr=True)
-        with Progress(console=console, transient=True, disable=not (self.progress and console.is_terminal)) as shown:
+        LOG.info("causal transfer: %s networks are trained for %s epochs", f"{len(starts):,}", f"{epochs:,}")
+        with progress_bar(hidden=not (self.progress and sys.stderr.isatty())) as shown:
             task = shown.add_task(f"training {len(starts)} networks", total=max(epochs, 1))
             return learn(
                 torch.tensor(source, dtype=torch.float32)[None],
@@ -271,7 +270,10 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
         candidates = [synthesize(checkpoint.mechanisms, Z, origin, svm) for checkpoint in checkpoints]
         self.epochs_ = np.array([checkpoint.epoch for checkpoint in checkpoints])
         self.loo_target_only_ = leave_one_out_error(self.regressor, Z, None)
-        self.loo_ = np.array([[leave_one_out_error(self.regressor, Z, c) for c in each] for each in candidates])
+        errors = (leave_one_out_error(self.regressor, Z, c) for each in candidates for c in each)
+        shape = len(candidates), len(candidates[0])
+        found = list(track(errors, shape[0] * shape[1], "leave-one-out errors of networks", shown=self.progress))
+        self.loo_ = np.array(found).reshape(shape)
         self.acceptance_ = np.array([[c.acceptance for c in each] for each in candidates])
         self.n_dropped_ = np.array([[c.n_dropped for c in each] for each in candidates])
         order = [np.unravel_index(k, self.loo_.shape) for k in np.argsort(self.loo_, axis=None, kind="stable")]
@@ -291,10 +293,9 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
                 if self.fallback
                 else "no synthetic row of the best candidates resembles a source row"
             )
-            warnings.warn(
+            warn_user(
                 f"CausalTransferRegressor: {why}; the result is a fit on the target rows alone.",
                 NothingTransferredWarning,
-                stacklevel=3,
             )
 
     def _assumption(self, source: FloatArray, numbers: IntArray, names: Any, rng: np.random.Generator) -> Assumption:

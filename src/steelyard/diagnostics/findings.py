@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 import warnings
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from steelyard.diagnostics.two_sample import TestResult, classifier_test, column
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
 from steelyard.ratio import AutoRatio
 from steelyard.ratio.candidates import mixture_in_words
+from steelyard.report import phrases
 from steelyard.report.notebook import findings_fragment
 from steelyard.tables import Column, Frame, TablePair, as_frame, encode_pair, match_frames
 from steelyard.target import Target
@@ -105,6 +107,8 @@ class Findings:
     >>> findings = diagnose(rng.normal(size=(200, 2)), target=rng.normal(1, 1, size=(200, 2)))
     >>> findings.kind, findings.n_source
     ('covariate', 200)
+    >>> print(str(findings).splitlines()[0])
+    Covariate shift: relative (bounded) weights or one-step are advised.
     """
 
     kind: str
@@ -131,6 +135,19 @@ class Findings:
     def to_dict(self) -> dict[str, Any]:
         """As dictionaries, lists and numbers."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        """The kind of shift, the recommendation and the numbers behind it, in a few lines."""
+        shown = [f"{column.name} (p = {column.p_value:.2g})" for column in self.columns[:3]]
+        lines = [
+            phrases.kind(self),
+            *textwrap.wrap(self.reason, 100),
+            f"domain classifier: AUC {self.auc:.2f} (p = {self.classifier_p:.2g}); MMD: p = {self.mmd_p:.2g}",
+            f"columns, the most shifted first: {', '.join(shown)}{', …' * (len(self.columns) > 3)}",
+            f"effective sample size: {self.effective_share:.0%} of n = {self.n_source:,} source rows; outside the "
+            f"source's support: {self.uncovered:.0%} of {self.n_target:,} target rows",
+        ]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return str(findings_fragment(self))

@@ -20,8 +20,7 @@ SCORINGS = ("accuracy", "neg_brier_score", "neg_log_loss", "neg_mean_absolute_er
 
 def row_scores(scoring: Any, estimator: Any) -> RowScores:
     """The function (model, X, y) that scores each row; greater is better."""
-    if scoring is None:
-        scoring = "accuracy" if is_classifier(estimator) else "neg_mean_squared_error"
+    scoring = score_name(None, estimator) if scoring is None else scoring
     if callable(scoring):
         return partial(_own_row_scores, scoring)
     if scoring not in SCORINGS:
@@ -30,6 +29,13 @@ def row_scores(scoring: Any, estimator: Any) -> RowScores:
             f"{list(SCORINGS)}, or give a function (estimator, X, y) that returns one score for each row."
         )
     return partial(_named_row_scores, scoring)
+
+
+def score_name(scoring: Any, estimator: Any) -> str:
+    """The name of a score, also where it is the default one or a user's function."""
+    if scoring is None:
+        return "accuracy" if is_classifier(estimator) else "neg_mean_squared_error"
+    return scoring if isinstance(scoring, str) else "the row score"
 
 
 def mean_score(scoring: Any, model: Any, X: Any, y: Any) -> float:

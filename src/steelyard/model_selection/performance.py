@@ -2,56 +2,44 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin, clone, is_classifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import check_cv
+from sklearn.utils import indexable
 
 from steelyard._numerics.duplicates import table_columns, units_of_rows
-from steelyard._numerics.kernels import blocks
+from steelyard._numerics.written import written
 from steelyard._splits.rows import folds_of_table
 from steelyard._threads import one_blas_thread
 from steelyard._typing import FloatArray, IntArray
-from steelyard._validation import check_count, check_labels, check_range, generator, match_columns
-from steelyard.errors import InputError, InputTypeError, SteelyardWarning
-from steelyard.model_selection._rows import take_rows
-from steelyard.model_selection._scoring import row_scores
+from steelyard._validation import (
+    check_count,
+    check_labels,
+    check_range,
+    generator,
+    match_columns,
+    preprocessed,
+    warn_without_target,
+)
+from steelyard.errors import InputError, ParameterError, SteelyardWarning
+from steelyard.model_selection._rows import count_rows, take_rows
+from steelyard.model_selection._scoring import row_scores, score_name
+from steelyard.model_selection.bootstrap import Interval, bootstrap_t
 from steelyard.ratio import ClassifierRatio
+from steelyard.ratio.fitting import fit_ratio, require_target_parameter
+from steelyard.ratio.table_rows import encode_tables
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size
 
-N_BOOTSTRAP = 500
-DRAWN_AT_ONCE = 1_000_000  # rows of the bootstrap samples that are in memory at a time
-LEAST_ROWS = 10  # with fewer rows there is no interval
 MOST_LEVELS = 10  # a column of at most this many levels is also encoded by its levels
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate and its confidence interval.
-
-    Parameters
-    ----------
-    mean : float
-        The estimate.
-    low : float or None
-        Lower end of the interval; None where there are too few rows for an interval.
-    high : float or None
-        Upper end of the interval; None where there are too few rows for an interval.
-
-    Examples
-    --------
-    >>> from steelyard.model_selection import Interval
-    >>> Interval(0.8, 0.7, 0.85).low
-    0.7
-    """
-
-    mean: float
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True)
@@ -79,6 +67,10 @@ class Performance:
     >>> found = Performance(Interval(0.7, 0.6, 0.8), Interval(0.9, 0.85, 0.95), "accuracy", 120.0, 0.95)
     >>> found.target.mean < found.source.mean
     True
+    >>> found
+    accuracy on the target: 0.7 (95 % interval 0.6 to 0.8)
+    accuracy on the source: 0.9 (95 % interval 0.85 to 0.95)
+    effective sample size: 120
     """
 
     target: Interval
@@ -86,6 +78,16 @@ class Performance:
     scoring: str
     effective_sample_size: float
     level: float
+
+    def __repr__(self) -> str:
+        """Errors are shown as such: the negative mean squared error as the mean squared error."""
+        sign = -1 if self.scoring.startswith("neg_") else 1
+        name, lines = self.scoring.removeprefix("neg_").replace("_", " "), []
+        for domain, found in (("target", self.target), ("source", self.source)):
+            ends = sorted(sign * end for end in (found.low, found.high) if end is not None)
+            shown = f" ({100 * self.level:g} % interval {' to '.join(map(written, ends))})" if ends else ""
+            lines.append(f"{name} on the {domain}: {written(sign * found.mean)}{shown}")
+        return "\n".join([*lines, f"effective sample size: {written(self.effective_sample_size)}"])
 
 
 def target_performance(
@@ -97,7 +99,7 @@ def target_performance(
     scoring: Any = None,
     ratio: Any = None,
     level: float = 0.95,
-    cv: int = 5,
+    cv: Any = 5,
     random_state: Any = 0,
 ) -> Performance:
     """Estimate the score of a fitted model on the target from labeled source rows that it was not fitted on.
@@ -117,21 +119,23 @@ def target_performance(
         The model to evaluate.
     X : table of shape (n_source, n_columns)
         Labeled source rows that the model was not fitted on. On its training rows the estimate would be too optimistic.
+        The model may read text columns and missing values; ratio and outcome model have an encoding of their own.
     y : array of shape (n_source,)
         Labels of these rows.
     target : Target or table of shape (n_target, n_columns)
-        Target rows.
+        Target rows. Without a target (None) the score is that on the source rows, and a warning says so.
     scoring : str or callable, default=None
         "neg_mean_squared_error" (default for regressors), "neg_mean_absolute_error", "accuracy" (default for
         classifiers), "neg_log_loss", "neg_brier_score", or a function (estimator, X, y) that returns one score for each
         row. A score must be a mean over rows.
-    ratio : ratio estimator with ``predict``, default=None
+    ratio : ratio estimator, default=None
         Estimates the density ratio. None is a `ClassifierRatio` with linear log-odds. In several columns it has less
-        bias than a sum of Gaussians; the outcome model accounts for what it misses.
+        bias than a sum of Gaussians; the outcome model accounts for what it misses. A ratio without ``predict``, such
+        as `KMM`, is fitted once on all rows; a frozen one is used as it is.
     level : float, default=0.95
         Confidence level of the intervals.
-    cv : int, default=5
-        Number of folds of the cross-fitting.
+    cv : int or splitter, default=5
+        Number of folds of the cross-fitting, or a cross-validation splitter whose folds hold out each row once.
     random_state : int or Generator, default=0
         Seed of the folds and the bootstrap.
 
@@ -152,28 +156,51 @@ def target_performance(
     True
     """
     check_range("level", level, 0, 1, open_low=True)
-    check_count("cv", cv, 2)
     check_labels(model, X, y)
-    X_target = match_columns(target, X)
-    ratio = linear_ratio() if ratio is None else ratio
-    if not hasattr(ratio, "predict"):
-        raise InputTypeError(
-            f"Cross-fitted weights need a ratio that can be evaluated on new rows; {type(ratio).__name__} has no "
-            "predict. Use ULSIF, RULSIF, LSIF, KLIEP or ClassifierRatio."
-        )
+    X, y = indexable(X, y)
     scores = row_scores(scoring, model)(model, X, y)
-    if len(scores) < 2 * cv:
-        raise InputError(f"{len(scores)} labeled rows are too few for {cv} folds; at least {2 * cv} are needed.")
-    rng = generator(random_state)
-    name = scoring if isinstance(scoring, str) else "the row score" if scoring is not None else "default"
-    columns = table_columns(X, y)
-    fold, units = folds_of_table(columns, cv, rng), units_of_rows(columns)
-    weights = cross_fitted_weights(X, X_target, ratio, fold)
-    return expected_score(scores, weights, X, X_target, fold, rng, name, level, units)
+    name, rng, columns = score_name(scoring, model), generator(random_state), table_columns(X, y)
+    units = units_of_rows(columns)
+    if target is None:
+        warn_without_target("target_performance", "the score is that on the source rows")
+        found = bootstrap_t(scores, np.ones(len(scores)), rng, level=level, units=units)
+        return Performance(found, found, name, float(len(scores)), level)
+    ratio = linear_ratio() if ratio is None else ratio
+    fold = _folds(cv, model, X, y, columns, rng)
+    rows, target_rows = X, match_columns(target, X)
+    transformer = getattr(getattr(model, "best_estimator_", model), "preprocess_", None)  # also that of a search
+    if transformer is not None:
+        rows, target_rows = preprocessed(transformer, rows), preprocessed(transformer, target_rows)
+    rows, target_rows = encode_tables(rows, target_rows)
+    weights = cross_fitted_weights(rows, target_rows, ratio, fold)
+    return expected_score(scores, weights, rows, target_rows, fold, rng, name, level, units)
+
+
+def _folds(cv: Any, model: Any, X: Any, y: Any, columns: Sequence[NDArray[Any]], rng: np.random.Generator) -> IntArray:
+    """The fold of each row; with a splitter, the number of the split that holds it out."""
+    n_rows = count_rows(X)
+    if isinstance(cv, numbers.Integral):
+        n_folds = check_count("cv", cv, 2)
+        if n_rows < 2 * n_folds:
+            raise InputError(f"{n_rows} labeled rows are too few for {cv} folds; at least {2 * n_folds} are needed.")
+        return folds_of_table(columns, n_folds, rng)
+    fold, held_out = np.zeros(n_rows, dtype=np.intp), np.zeros(n_rows, dtype=np.intp)
+    for f, (_, test) in enumerate(check_cv(cv, y, classifier=is_classifier(model)).split(X, y)):
+        fold[test] = f
+        held_out[test] += 1
+    if not np.all(held_out == 1) or fold.max() < 1:
+        raise ParameterError(
+            f"cv={cv!r} does not hold out each row once in at least two folds, as cross-fitting needs. Give a number "
+            "of folds, or a splitter such as KFold."
+        )
+    return fold
 
 
 def cross_fitted_weights(X: Any, X_target: Any, ratio: Any, fold: IntArray) -> FloatArray:
     """Importance weight of each source row by a density ratio that was fitted without the row's fold, mean one.
+
+    A ratio without ``predict`` (KMM) has weights of the rows that it is fitted on alone, so it is fitted once on all
+    rows; labels do not enter it. A frozen ratio is not fitted.
 
     Parameters
     ----------
@@ -181,7 +208,7 @@ def cross_fitted_weights(X: Any, X_target: Any, ratio: Any, fold: IntArray) -> F
         Source rows.
     X_target : table of shape (n_target, n_columns)
         Target rows.
-    ratio : ratio estimator with ``predict``
+    ratio : ratio estimator
         Estimates the density ratio.
     fold : array of shape (n_source,)
         Number of the fold of each source row.
@@ -191,13 +218,23 @@ def cross_fitted_weights(X: Any, X_target: Any, ratio: Any, fold: IntArray) -> F
     array of shape (n_source,)
     """
     weights = np.empty(len(fold))
+    if not hasattr(ratio, "predict"):
+        weights[:] = fit_ratio(ratio, X, X_target).weights_
+    elif isinstance(ratio, FrozenEstimator):
+        weights[:] = ratio.predict(X)
+    else:
+        require_target_parameter(ratio)
+        _fill_by_folds(weights, X, X_target, ratio, fold)
+    return np.asarray(weights / weights.mean())
+
+
+def _fill_by_folds(weights: FloatArray, X: Any, X_target: Any, ratio: Any, fold: IntArray) -> None:
     for f in range(int(fold.max()) + 1):
         train, test = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
         with warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore", SteelyardWarning)  # uncertain weights widen the interval
             fitted = clone(ratio).fit(take_rows(X, train), target=Target(X_target))
         weights[test] = fitted.predict(take_rows(X, test))
-    return np.asarray(weights / weights.mean())
 
 
 def expected_score(
@@ -255,84 +292,6 @@ def expected_score(
         effective_sample_size(weights),
         level,
     )
-
-
-def bootstrap_t(
-    rest: FloatArray,
-    weights: FloatArray,
-    rng: np.random.Generator,
-    on_target: FloatArray | None = None,
-    level: float = 0.95,
-    units: IntArray | None = None,
-    target_units: IntArray | None = None,
-) -> Interval:
-    """mean(on_target) + Σ w·rest / Σ w, with the interval of the studentized bootstrap.
-
-    Losses are skewed, and weighted losses even more, so a normal interval would be off on one side. The bootstrap
-    estimates the skewness from the rows. It draws units of rows, so that duplicates do not count as independent rows.
-
-    Parameters
-    ----------
-    rest : array of shape (n_source,)
-        Scores of the source rows, or their residuals where `on_target` is given.
-    weights : array of shape (n_source,)
-        Importance weights of the source rows.
-    rng : Generator
-        For the bootstrap.
-    on_target : array of shape (n_target,), default=None
-        Predicted scores of the target rows.
-    level : float, default=0.95
-        Confidence level.
-    units : array of shape (n_source,), default=None
-        Source rows of the same number are drawn together.
-    target_units : array of shape (n_target,), default=None
-        Target rows of the same number are drawn together.
-
-    Returns
-    -------
-    Interval
-        The estimate and its interval, which is None for too few rows or equal scores.
-    """
-    samples = [_unit_means(rest, weights, units)]
-    if on_target is not None:
-        samples.append(_unit_means(on_target, np.ones(len(on_target)), target_units))
-    mean, error = _mean_and_error([(values[None], mass[None]) for values, mass in samples])
-    if len(samples[0][0]) < LEAST_ROWS or not error[0] > 0:
-        return Interval(float(mean[0]), None, None)
-    means, errors = np.empty(N_BOOTSTRAP), np.empty(N_BOOTSTRAP)
-    for draw in blocks(N_BOOTSTRAP, max(1, DRAWN_AT_ONCE // max(len(values) for values, _ in samples))):
-        drawn = []
-        for values, mass in samples:
-            chosen = rng.integers(len(values), size=(draw.stop - draw.start, len(values)))
-            drawn.append((values[chosen], mass[chosen]))
-        means[draw], errors[draw] = _mean_and_error(drawn)
-    usable = errors > 0
-    t = (means[usable] - mean[0]) / errors[usable]
-    low, high = np.quantile(t, [(1 + level) / 2, (1 - level) / 2])
-    return Interval(float(mean[0]), float(mean[0] - low * error[0]), float(mean[0] - high * error[0]))
-
-
-def _unit_means(values: FloatArray, mass: FloatArray, units: IntArray | None) -> tuple[FloatArray, FloatArray]:
-    """The weighted mean and the total weight of each unit."""
-    if units is None:
-        return values, mass
-    _, number = np.unique(units, return_inverse=True)
-    total = np.bincount(number, mass).astype(np.float64)
-    return np.bincount(number, mass * values) / np.where(total > 0, total, 1), total
-
-
-def _mean_and_error(samples: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray]:
-    """The sum of the weighted means of several samples and its standard error, for each of B draws.
-
-    A sample is a pair of arrays (B, n): values and weights.
-    """
-    mean, variance = np.zeros(len(samples[0][0])), np.zeros(len(samples[0][0]))
-    for values, mass in samples:
-        total = mass.sum(axis=1)
-        sample_mean = np.einsum("bn,bn->b", mass, values) / total
-        mean += sample_mean
-        variance += np.sum(np.square(mass * (values - sample_mean[:, None])), axis=1) / np.square(total)
-    return mean, np.sqrt(variance)
 
 
 def linear_ratio() -> ClassifierRatio:

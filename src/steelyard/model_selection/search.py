@@ -18,6 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from steelyard._numerics.duplicates import table_columns
 from steelyard._numerics.weighted_means import simplest_within_one_standard_error, standard_error, weighted_mean
+from steelyard._progress import track
 from steelyard._splits.rows import folds_of_table
 from steelyard._typing import FloatArray
 from steelyard._validation import (
@@ -31,25 +32,28 @@ from steelyard._validation import (
 from steelyard.errors import InputError, NoTargetWarning, ParameterError, RawMeanWarning, SmallEffectiveSampleWarning
 from steelyard.model_selection._rows import count_rows, take_rows
 from steelyard.model_selection._scoring import RowScores, mean_score, row_scores
-from steelyard.ratio import default_ratio
+from steelyard.ratio.fitting import fit_ratio
+from steelyard.ratio.table_rows import encode_tables, must_encode
 from steelyard.target import Target
 
 
 def validation_weights(estimator: Any, X: Any, target: Any, ratio: Any) -> FloatArray:
     """The validation weight of each source row: one density ratio, fitted once on all rows, not flattened.
 
-    Where the estimator has a `preprocess` step, the ratio is fitted on preprocessed tables.
+    Where the estimator has a `preprocess` step, the ratio is fitted on preprocessed tables; where it reads text or
+    missing values, on encoded ones.
     """
     if target is None:
-        warn_without_target("Cross-validation", "every row counts the same, as in ordinary cross-validation", 3)
+        warn_without_target("Cross-validation", "every row counts the same, as in ordinary cross-validation")
         return np.ones(count_rows(X))
     rows, target_rows = X, match_columns(target, X)
     preprocess = getattr(estimator, "preprocess", None)
     if preprocess is not None:
         fitted = clone(preprocess).fit(rows)
         rows, target_rows = preprocessed(fitted, rows), preprocessed(fitted, target_rows)
-    ratio = clone(default_ratio() if ratio is None else ratio).fit(rows, target=Target(target_rows))
-    return np.asarray(ratio.weights_)
+    if must_encode(estimator, rows, target_rows):
+        rows, target_rows = encode_tables(rows, target_rows)
+    return np.asarray(fit_ratio(ratio, rows, target_rows).weights_)
 
 
 def _splits(cv: Any, estimator: Any, X: Any, y: Any) -> list[tuple[Any, Any]]:
@@ -197,12 +201,15 @@ class ImportanceWeightedSearchCV(GridSearchCV):
     cv : int or splitter, default=5
         Number of folds, or a cross-validation splitter. With a number, rows are assigned to folds at random with a
         fixed seed, stratified by class. Duplicates share a fold unless the table is discrete.
-    rule : {"best", "one-standard-error"}, default="best"
-        "best" chooses the best score over all held-out rows. "one-standard-error" chooses, among the candidates whose
-        score is within one standard error of the best, the one whose weights have the greatest effective sample size
-        (ERM before IWERM); ties go to the better score.
+    rule : {"one-standard-error", "best"}, default="one-standard-error"
+        "one-standard-error" chooses, among the candidates that the best score exceeds by at most one standard error of
+        the difference, the one whose weights have the greatest effective sample size (ERM before EIWERM before IWERM).
+        Candidates of equal weights, such as those that differ in parameters of the inner estimator alone, are chosen by
+        their score. "best" chooses the best score over all held-out rows.
     n_jobs : int, default=None
         Number of fits that run in parallel, as in joblib.
+    progress : bool, default=True
+        Show a progress bar on standard error if that is a terminal and the search takes more than two seconds.
 
     Attributes
     ----------
@@ -218,8 +225,9 @@ class ImportanceWeightedSearchCV(GridSearchCV):
         One validation weight for each source row.
     cv_results_ : dict of arrays
         The results of each candidate, as in ``GridSearchCV``: ``mean_test_score`` is the importance-weighted mean over
-        all held-out rows, ``se_test_score`` its standard error, and ``mean_effective_share`` the effective sample size
-        of the candidate's own weights divided by the number of rows.
+        all held-out rows, ``se_test_score`` its standard error, ``se_of_difference`` the standard error of its
+        difference to the best one (over the same rows, so it is smaller), and ``mean_effective_share`` the effective
+        sample size of the candidate's own weights divided by the number of rows.
     n_splits_ : int
         Number of folds.
     refit_time_ : float
@@ -261,8 +269,9 @@ class ImportanceWeightedSearchCV(GridSearchCV):
         ratio: Any = None,
         scoring: Any = None,
         cv: Any = 5,
-        rule: str = "best",
+        rule: str = "one-standard-error",
         n_jobs: int | None = None,
+        progress: bool = True,
     ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
@@ -271,6 +280,7 @@ class ImportanceWeightedSearchCV(GridSearchCV):
         self.cv = cv
         self.rule = rule
         self.n_jobs = n_jobs
+        self.progress = progress
 
     def fit(self, X: Any, y: Any = None, *, target: Any = None) -> Self:
         """Compare the candidates on the source rows and refit the chosen one on all of them.
@@ -289,8 +299,8 @@ class ImportanceWeightedSearchCV(GridSearchCV):
         self : ImportanceWeightedSearchCV
             The fitted search.
         """
-        if self.rule not in ("best", "one-standard-error"):
-            raise ParameterError(f'rule must be "best" or "one-standard-error"; got {self.rule!r}.')
+        if self.rule not in ("one-standard-error", "best"):
+            raise ParameterError(f'rule must be "one-standard-error" or "best"; got {self.rule!r}.')
         forget_fit(self)
         check_labels(self, X, y)
         X, y = indexable(X, y)
@@ -298,11 +308,12 @@ class ImportanceWeightedSearchCV(GridSearchCV):
         self.validation_weights_ = validation_weights(self.estimator, X, target, self.ratio)
         splits = _splits(self.cv, self.estimator, X, y)
         candidates = list(ParameterGrid(self.param_grid))
-        evaluations = Parallel(n_jobs=self.n_jobs)(
+        fits = Parallel(n_jobs=self.n_jobs, return_as="generator")(
             delayed(_evaluate)(self.estimator, params, X, y, split, target, score)
             for params in candidates
             for split in splits
         )
+        evaluations = list(track(fits, len(candidates) * len(splits), "comparing candidates", shown=self.progress))
         per_candidate = [evaluations[i : i + len(splits)] for i in range(0, len(evaluations), len(splits))]
         self.n_splits_ = len(splits)
         self.cv_results_ = _results(candidates, per_candidate, splits, self.validation_weights_)
@@ -326,7 +337,9 @@ class ImportanceWeightedSearchCV(GridSearchCV):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags = deepcopy(get_tags(self.estimator).target_tags)
+        inner = get_tags(self.estimator)
+        tags.target_tags = deepcopy(inner.target_tags)
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
         return tags
 
 
@@ -361,7 +374,9 @@ def _results(
         results[f"split{s}_test_score"] = per_split[:, s]
     results["mean_test_score"] = means
     results["std_test_score"] = np.ma.masked_invalid(per_split).std(axis=1).filled(np.nan)
+    best = pooled[int(np.argmax(np.where(np.isnan(means), -np.inf, means)))]
     results["se_test_score"] = np.array([standard_error(scores, held_out) for scores in pooled])
+    results["se_of_difference"] = np.array([standard_error(scores - best, held_out) for scores in pooled])
     results["rank_test_score"] = (1 + (means[:, None] < means).sum(axis=1)).astype(np.int32)
     results["mean_effective_share"] = np.array([np.mean([e.effective_share for e in row]) for row in evaluations])
     results["mean_fit_time"] = np.array([np.mean([e.fit_time for e in row]) for row in evaluations])
@@ -373,9 +388,9 @@ def _choose(results: dict[str, Any], rule: str) -> int:
     means = np.where(np.isnan(results["mean_test_score"]), -np.inf, results["mean_test_score"])
     if not np.isfinite(means).any():
         raise InputError("Every candidate has a score of NaN. Check the scoring function and the predictions.")
-    best = int(np.argmax(means))
     if rule == "best":
-        return best
+        return int(np.argmax(means))
     # Shares are rounded, so that those of equal weights are ties despite rounding errors.
     share = np.round(results["mean_effective_share"], 6)
-    return int(simplest_within_one_standard_error(-means, results["se_test_score"][best], share)[-1])
+    error = np.nan_to_num(results["se_of_difference"])
+    return int(simplest_within_one_standard_error(-means, error, share)[0])

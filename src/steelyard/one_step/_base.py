@@ -74,7 +74,7 @@ class OneStepRatio(GaussianRatio):
         The mean of g, which rounding β up to zero can raise far above one, only rescales μ, and μ is chosen.
         """
         advice = "Raise ratio_reg or ratio_width, or drop columns that differ by construction."
-        warn_of_small_sample("One-step", self.effective_sample_size_, len(self.weights_), advice, 6)
+        warn_of_small_sample("One-step", self.effective_sample_size_, len(self.weights_), advice)
 
 
 class OneStepBase(ShowsWeights, BaseEstimator):
@@ -142,7 +142,7 @@ class OneStepBase(ShowsWeights, BaseEstimator):
         labels = self._encode(y, counts)
         shifted = target is not None
         if not shifted:
-            warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected", 2)
+            warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected")
         target_rows = check_target(self, target, X).astype(np.float64) if shifted else rows
         rng = generator(self.random_state)
         # Rows are merged together with their labels: equal inputs with different labels stay separate rows.
@@ -225,7 +225,7 @@ class OneStepBase(ShowsWeights, BaseEstimator):
         self, candidates: list[Candidates], tables: Tables, validation: ValidationWeights, rng: np.random.Generator
     ) -> int:
         source = validation.source.first(SELECTION_ROWS)
-        n_folds = number_of_folds(source, at_most=N_FOLDS)
+        n_folds = number_of_folds(source, at_most=N_FOLDS, chosen="width, reg, ratio_width and ratio_reg")
         parts = assign_folds(source, n_folds, rng, self._groups(tables.y[: len(source)]))
         y = tables.y[parts.cell]
         importance = validation.importance[parts.cell] * (parts.mass / source.mass[parts.cell])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -28,7 +27,7 @@ from steelyard._validation import (
     warn_without_target,
 )
 from steelyard.balance import Balance, column_balance
-from steelyard.errors import NoOverlapError, NoShiftWarning, RawMeanWarning, UnseenCellsWarning
+from steelyard.errors import NoOverlapError, NoShiftWarning, RawMeanWarning, UnseenCellsWarning, warn_user
 from steelyard.ratio._centers import covering_rows
 from steelyard.ratio._overlap import NO_OVERLAP, median_distance, require_overlap, unseen_cells
 from steelyard.ratio._scaling import pooled_scale
@@ -84,7 +83,7 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         counts = check_weights(sample_weight, len(rows))
         self._check_parameters()
         if target is None:
-            warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected", 2)
+            warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected")
             return self._constant(rows, rows, counts)
         target_rows = check_target(self, target, X)
         if self._is_one():
@@ -94,10 +93,9 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         source = empirical(rows.astype(dtype, copy=False), counts, rng)
         sample = empirical(target_rows.astype(dtype, copy=False), None, rng)
         if not self._set_scale(source, sample):
-            warnings.warn(
+            warn_user(
                 "All source and target rows are equal, so no shift can be estimated: every weight is 1.",
                 NoShiftWarning,
-                stacklevel=2,
             )
             return self._constant(rows, target_rows, counts)
         with one_blas_thread():
@@ -161,8 +159,11 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         self._warn()
 
     def _warn(self) -> None:
-        advice = "Flatten the weights (flattening < 1), use RULSIF, or drop columns that differ by construction."
-        warn_of_small_sample(type(self).__name__, self.effective_sample_size_, len(self.weights_), advice, 4)
+        advice = (
+            "Flatten the weights (WeightedRegressor(..., flattening=0.5)), use RULSIF, or drop columns that differ by "
+            "construction."
+        )
+        warn_of_small_sample(type(self).__name__, self.effective_sample_size_, len(self.weights_), advice)
         self._warn_of_raw_mean()
 
     def _warn_of_unseen_cells(self, source: Empirical, target: Empirical) -> None:
@@ -171,22 +172,22 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
             return
         names = getattr(self, "feature_names_in_", [f"column {i}" for i in range(target.rows.shape[1])])
         named = ", ".join(f"{name} = {value:g}" for name, value in zip(names, target.rows[cell], strict=True))
-        warnings.warn(
+        warn_user(
             f"{type(self).__name__}: {share:.0%} of the target rows have a combination of values that no source row "
             f"has; the most common is ({named}). Weighting cannot represent them, so predictions for them are "
             "extrapolation. Collect source rows with these values, merge levels, or leave these target rows out.",
             UnseenCellsWarning,
-            stacklevel=3,
         )
 
     def _warn_of_raw_mean(self) -> None:
         if not 0.5 <= self.raw_mean_ <= 2:
-            warnings.warn(
+            grids = " and ".join(name for name in ("width", "reg") if hasattr(self, name))
+            widen = f"widen the grid of {grids}, or " if grids else ""
+            warn_user(
                 f"{type(self).__name__}: the fitted density ratio has mean {self.raw_mean_:.3g}, where it should be 1. "
-                "The weights are normalized, but the ratio fits badly: widen the grids of width and reg, or check "
-                "that source and target overlap.",
+                f"The weights are normalized, but the ratio fits badly: {widen}check that "
+                "source and target overlap.",
                 RawMeanWarning,
-                stacklevel=4,
             )
 
     def _scaled(self, sample: Empirical) -> Empirical:
@@ -249,7 +250,7 @@ class InductiveRatio(RatioEstimator):
         check_is_fitted(self, "raw_mean_")
         on_source = self.predict(X)
         if target is None:
-            warn_without_target(f"{type(self).__name__}.score", "the source rows are used for both domains", 2)
+            warn_without_target(f"{type(self).__name__}.score", "the source rows are used for both domains")
             on_target = on_source
         else:
             on_target = self.predict(match_columns(target, X))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from steelyard._threads import one_openmp_thread
 from steelyard._typing import FloatArray
 from steelyard._validation import check_count
 from steelyard.balance import Balance, column_balance
-from steelyard.errors import NoOverlapError, RawMeanWarning
+from steelyard.errors import NoOverlapError, RawMeanWarning, warn_user
 from steelyard.ratio._base import InductiveRatio
 from steelyard.ratio._centers import fold_of_centers
 from steelyard.ratio._domain_classifiers import BoundedCalibration, fit_odds
@@ -197,13 +196,12 @@ class AutoRatio(InductiveRatio):
     def _warn_of_separation(self, linear: BoundedCalibration | None) -> None:
         """Warn where nearly all target rows have larger held-out log-odds than all but a few source rows."""
         if linear is not None and linear.outside_share_ > SEPARATED:
-            warnings.warn(
+            warn_user(
                 "AutoRatio: a linear domain classifier separates source and target almost without error "
                 f"({linear.outside_share_:.0%} of the target rows lie outside the support of the source). They hardly "
                 "overlap, and the weights are unreliable: drop columns that differ by construction (identifiers, "
                 "dates), or collect source rows that resemble the target.",
                 RawMeanWarning,
-                stacklevel=5,
             )
 
     def _column_balance(self, rows: FloatArray, target_rows: FloatArray, counts: FloatArray | None) -> Balance:

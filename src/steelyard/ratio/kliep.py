@@ -164,7 +164,7 @@ class KLIEP(GaussianRatio):
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
         _, center_cells, widths = self._basis(target)
-        n_folds = number_of_folds(source, target) if len(widths) > 1 else 1
+        n_folds = number_of_folds(source, target, chosen="width") if len(widths) > 1 else 1
         parts = [assign_folds(sample, n_folds, rng) for sample in (source, target)]
         by_fold, _ = basis_moments(
             source.rows[parts[0].cell],
@@ -193,7 +193,7 @@ class KLIEP(GaussianRatio):
         if basis is None:
             raise NoOverlapError(NO_OVERLAP.format("some target rows are out of reach of every source row"))
         proportions, self.certificate_ = mixture_proportions(basis, target.mass, self.tol)
-        self.certificate_.require("KLIEP", self.tol)
+        self.certificate_.require("KLIEP", self.tol, "tol or width")
         self.coef_ = np.zeros(len(self.centers_))
         self.coef_[reached] = proportions / means[chosen, reached]
         return self._ratio_on_source(source)

@@ -12,6 +12,7 @@ from steelyard._numerics.interior_point import solve_box_slab_low_rank
 from steelyard._numerics.kernels import blocks, gaussian
 from steelyard._numerics.low_rank import pivoted_cholesky
 from steelyard._numerics.quadratic_programs import BoxSlab, Certificate, solve_box_slab
+from steelyard._progress import LOG
 from steelyard._typing import FloatArray
 from steelyard._validation import check_count, check_range
 from steelyard.errors import ParameterError
@@ -135,6 +136,7 @@ class KMM(RatioEstimator):
                 f"w_max={self.w_max} is not above the smallest mean weight, 1 − slack = {1 - slack:.3g}, so there are "
                 "no weights to choose from. Raise w_max or slack."
             )
+        LOG.info("KMM: a quadratic program of %s source rows and %s target rows", f"{n:,}", f"{target.n_rows:,}")
         # In x = counts · w the problem with merged rows has the form of the plain one, with other bounds and reg.
         bounds = BoxSlab(counts * self.w_max, n * (1 - slack), n * (1 + slack))
         reg = self.reg / counts

@@ -119,7 +119,7 @@ class LSIF(GaussianRatio):
         # h is at most one, so with a larger reg every coefficient is zero.
         regs = REGS[REGS <= 1] if self.reg is None else check_grid("reg", self.reg)
         search = len(widths) * len(regs) > 1
-        n_folds = number_of_folds(source, target) if search else 1
+        n_folds = number_of_folds(source, target, chosen="width and reg") if search else 1
         parts = [assign_folds(sample, n_folds, rng) for sample in (source, target)]
         (means, second), (first, _) = (
             basis_moments(

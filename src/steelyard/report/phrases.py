@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from steelyard.app.comparison import Comparison
     from steelyard.diagnostics.findings import Findings
-    from steelyard.model_selection.performance import Interval
+    from steelyard.model_selection.bootstrap import Interval
 
 
 HEADLINES = {

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+from steelyard._progress import LOG
 from steelyard.deep._matching.dense import pose, solve, solve_as_cvxopt
 from steelyard.errors import InputError
 
@@ -43,6 +44,8 @@ def match_losses(train: Tensor, validation: Tensor, rule: MatchingRule) -> Tenso
         from steelyard.deep._matching.line import weigh
         from steelyard.deep._matching.pair_quantile import pair_quantile
 
+        if not weigh.signatures:
+            LOG.info("numba compiles the matching of losses, once in a process; it keeps the result in its cache")
         z = train.double().numpy()
         weights, solved = weigh(
             z,
