@@ -52,7 +52,7 @@ $(VENV)/.test-core: $(VENV)/.core
 # PyTorch by its exact version first: that is the CPU build where there is one, and later requirements are met by it.
 $(VENV)/.full: $(VENV)/.core
 	$(PIP) torch==2.13.0
-	$(PIP) --editable '.[deep,vine,discrepancy,tables,distributed,experiments,dev]'
+	$(PIP) --requirement experiments/requirements.txt --editable '.[deep,vine,discrepancy,tables,distributed,dev]'
 	@touch $@
 
 $(VENV)/.oldest/.ready: $(VENV)/bin/python pyproject.toml constraints-oldest.txt
@@ -63,7 +63,7 @@ $(VENV)/.oldest/.ready: $(VENV)/bin/python pyproject.toml constraints-oldest.txt
 # The peers are measured, not used: they have an environment of their own.
 $(VENV)/.bench/.ready: $(VENV)/bin/python benchmarks/requirements.txt pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)/.bench
-	$(VENV)/.bench/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --editable '.[experiments]'
+	$(VENV)/.bench/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/requirements.txt --requirement experiments/requirements.txt --editable .
 	for peer in cvxopt==1.3.3 adapt==0.4.5; do \
 	  $(VENV)/.bench/bin/python -m pip install --quiet --disable-pip-version-check $$peer || echo "$$peer does not install here: measured without it"; \
 	done
