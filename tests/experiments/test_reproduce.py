@@ -414,7 +414,7 @@ def test_without_matplotlib_nothing_is_computed(tmp_path, monkeypatch):
     monkeypatch.setattr("experiments.engine.pictures.find_spec", lambda name: None)
     said = reproduce("toy", "--trials", "1", "--out", str(tmp_path))
     assert said.exit_code == 2
-    assert "pip install 'steelyard[experiments]'" in " ".join(said.output.split())
+    assert "pip install -r experiments/requirements.txt" in " ".join(said.output.split())
     assert not list(tmp_path.iterdir())
 
 
