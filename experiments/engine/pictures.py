@@ -27,7 +27,9 @@ class Picture:
 def require_matplotlib() -> None:
     """Say how to install what draws, before anything is computed."""
     if find_spec("matplotlib") is None:
-        raise DependencyError("The experiments draw with matplotlib. Install it: pip install -r experiments/requirements.txt.")
+        raise DependencyError(
+            "The experiments draw with matplotlib. Install it: pip install -r experiments/requirements.txt."
+        )
 
 
 def new_figure(width: float, height: float) -> Any:
