@@ -63,6 +63,8 @@ class ComparedMethod:
         Standard error of the gain.
     effective_sample_size : float
         Of the method's own weights of the compared rows.
+    shares : tuple of (str, float)
+        Of a combination of methods: the share of each, the largest first. Empty for a single method.
     """
 
     name: str
@@ -73,6 +75,7 @@ class ComparedMethod:
     gain: float
     gain_error: float
     effective_sample_size: float
+    shares: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,10 @@ class Comparison:
         "accuracy" or "squared error".
     rough : bool
         Whether the scores expected on the target have no interval.
+    weights_used : bool
+        Whether importance weights enter the chosen method, or the shares of its parts.
+    failed : tuple of str
+        Learners that could not be fitted and were left out, each with the reason.
     """
 
     methods: tuple[ComparedMethod, ...]
@@ -111,6 +118,8 @@ class Comparison:
     performance: dict[str, Interval]
     measure: str
     rough: bool = True
+    weights_used: bool = False
+    failed: tuple[str, ...] = ()
 
     @property
     def kept_plain(self) -> bool:
