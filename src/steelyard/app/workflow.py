@@ -13,8 +13,9 @@ import numpy as np
 import steelyard
 from steelyard._typing import FloatArray, IntArray
 from steelyard.app.atomic_files import csv_text
-from steelyard.app.comparison import BestFit, Comparison, fit_best
-from steelyard.app.labels import NEARLY_ALL, Labels, read_labels
+from steelyard.app.comparison import Comparison
+from steelyard.app.fitting import BestFit, fit_best
+from steelyard.app.labels import Labels, read_labels
 from steelyard.app.notes import stray_text, unseen_combinations, unseen_levels
 from steelyard.app.persistence import TableModel, model_files
 from steelyard.diagnostics import Findings, diagnose_pair
@@ -24,7 +25,6 @@ from steelyard.ratio import default_ratio
 from steelyard.report import gather, render
 from steelyard.tables import Frame, TablePair, encode_pair, match_frames
 from steelyard.target import Target
-from steelyard.weights import effective_sample_size
 
 TASKS = ("auto", "regression", "classification")
 SHOWN_ROWS = 5000
@@ -145,11 +145,9 @@ def _fit_report(
 ) -> str:
     """The report of a fit. It shows the rows that were compared, whose importance weights are there already."""
     shown = pair.take(*best.compared_rows)
-    # Nearly equal weights would show nothing: then the report shows the importance weights instead.
-    used = effective_sample_size(best.weights) < NEARLY_ALL * len(best.weights)
-    weights = best.weights[best.compared_rows[0]] if used else best.importance
+    weights = best.weights[best.compared_rows[0]]
     evidence = gather(shown, findings, weights, np.random.default_rng(seed))
-    return render(findings, evidence, comparison, facts=facts, notes=notes, weights_used=used)
+    return render(findings, evidence, comparison, facts=facts, notes=notes, weights_used=comparison.weights_used)
 
 
 def diagnosis_report(findings: Findings, pair: TablePair, facts: dict[str, str], notes: list[str], seed: int) -> str:
