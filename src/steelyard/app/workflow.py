@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -49,6 +49,7 @@ def fit_tables(
     names: tuple[str, str],
     task: str = "auto",
     seed: int = 0,
+    learners: Sequence[str] = (),
     place: Callable[[int], str] = lambda row: f"row {row + 1}",
     advance: Callable[[str], None] = lambda _: None,
 ) -> FittedTables:
@@ -66,6 +67,8 @@ def fit_tables(
         Whether labels are quantities or classes.
     seed : int, default=0
         Seed of all random choices.
+    learners : sequence of str, default=()
+        Names of the learners that are tried; all where there are none.
     place : callable, default=None
         From the number of a source row to where it is in its table, in words.
     advance : callable, default=None
@@ -91,6 +94,7 @@ def fit_tables(
         pair.X_target,
         classify=bool(labels.classes),
         shifted=findings.kind != "none",
+        learners=learners,
         random_state=seed,
         advance=advance,
     )
