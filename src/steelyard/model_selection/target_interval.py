@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steelyard._numerics.duplicates import table_columns, units_of_rows
 from steelyard._splits.rows import folds_of_table
@@ -86,7 +85,7 @@ class Overlap:
     excess : float
         Share of the target that exceeds the source: the total variation distance that the classifier sees.
     uncovered : float
-        Share of the target that weights with this bound leave uncovered; not above `excess`.
+        Share of the target that weights with this bound leave uncovered.
     folds : list of arrays of shape (n_source,)
         The assignments of the source rows to folds.
     """
@@ -219,7 +218,7 @@ def domain_overlap(rows: FloatArray, target_rows: FloatArray, rng: np.random.Gen
     bound = largest_bound(ratio)
     weights = np.minimum(ratio, bound)
     uncovered = 1 - float(np.mean(np.minimum(1, bound / target_ratio)))
-    return Overlap(weights / weights.mean(), max(0.0, excess), min(uncovered, max(0.0, excess)), folds)
+    return Overlap(weights / weights.mean(), max(0.0, excess), uncovered, folds)
 
 
 def _held_out_ratio(
@@ -227,14 +226,14 @@ def _held_out_ratio(
 ) -> tuple[FloatArray, FloatArray]:
     """The density ratio at source and target rows, by a classifier without their fold, calibrated on held-out rows."""
     both, held = np.concatenate([rows, target_rows]), np.concatenate([fold, target_fold])
-    domain: NDArray[np.intp] = np.repeat([0, 1], [len(rows), len(target_rows)])
+    domain = np.repeat([0.0, 1.0], [len(rows), len(target_rows)])
     log_odds = np.empty(len(both))
     with one_blas_thread():
         for f in range(N_FOLDS):
             model = linear_classifier().fit(both[held != f], domain[held != f])
             log_odds[held == f] = model.decision_function(both[held == f])
-        mass = len(both) / (2 * np.bincount(domain))
-        slope, intercept = calibration_line(log_odds, domain, mass[domain])
+        mass = np.where(domain == 1, len(both) / len(target_rows), len(both) / len(rows)) / 2
+        slope, intercept = calibration_line(log_odds, domain, mass)
     ratio = np.exp(np.clip(slope * log_odds + intercept, -LARGEST_LOGIT, LARGEST_LOGIT))
     return ratio[domain == 0], ratio[domain == 1]
 
