@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from itertools import groupby
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -45,13 +46,15 @@ def _outcomes(
         for cell in cells:
             yield cell, compute(experiment.name, cell, settings, seed)
         return
+    # Cells of one draw go to one worker, which can share what they have in common.
+    draws = [list(cells_of_draw) for _, cells_of_draw in groupby(cells, key=lambda cell: (cell.data, cell.trial))]
     # Spawned, not forked: a fork copies locks that threads of this process may hold.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent) as pool:
         try:
-            waiting = {pool.submit(compute, experiment.name, cell, settings, seed): cell for cell in cells}
+            waiting = {pool.submit(_compute_draw, experiment.name, draw, settings, seed): draw for draw in draws}
             for done in as_completed(waiting):
-                yield waiting[done], done.result()
+                yield from zip(waiting[done], done.result(), strict=True)
         except BrokenProcessPool as error:
             raise CellError(
                 "A worker was ended from outside, perhaps for memory. The cells computed so far are stored; try fewer "
@@ -60,6 +63,10 @@ def _outcomes(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _compute_draw(name: str, cells: list[Cell[Any, Any]], settings: Settings, seed: int) -> list[Outcome]:
+    return [compute(name, cell, settings, seed) for cell in cells]
 
 
 def compute(name: str, cell: Cell[Any, Any], settings: Settings, seed: int) -> Outcome:

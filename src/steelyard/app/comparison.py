@@ -25,8 +25,8 @@ COMBINATION = "combination"
 # ten is better by one where all are alike. Where only one learner was given, its weighted fit needs one.
 LEAD_OVER_COMBINATION, LEAD_OVER_PLAIN = 2.0, 1.0
 NOTHING_SHARED = (
-    "Source and target hardly overlap, so no method can be evaluated for the target. Methods are compared on the "
-    "source, without weights, and the score on the target cannot be estimated."
+    "Source and target hardly overlap, so no method can be evaluated for the target: methods are compared on the "
+    "source, without weights."
 )
 NO_SHIFT = "The tests find no shift, so methods are compared on the source, without weights."
 

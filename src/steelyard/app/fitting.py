@@ -69,7 +69,32 @@ class BestFit:
     importance: FloatArray | None
 
 
-def fit_best(
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Every method with its held-out predictions, before anything is fitted to all rows.
+
+    Attributes
+    ----------
+    comparison : Comparison
+        How the methods compared.
+    candidates : list of Candidate
+        The methods, in the same order.
+    data : Data
+        All source rows, with the weights that learners are fitted with.
+    rows : pair of integer arrays
+        The source and target rows that methods were compared on.
+    importance : array or None
+        Importance weights of all source rows; None where source and target do not overlap.
+    """
+
+    comparison: Comparison
+    candidates: list[Candidate]
+    data: Data
+    rows: tuple[IntArray, IntArray]
+    importance: FloatArray | None
+
+
+def compare_methods(
     X: FloatArray,
     y: NDArray[Any],
     X_target: FloatArray,
@@ -79,8 +104,8 @@ def fit_best(
     learners: Sequence[str] = (),
     random_state: int = 0,
     advance: Callable[[str], None] = lambda _: None,
-) -> BestFit:
-    """Compare every method on encoded rows, choose one, and fit it and the plain one on all rows.
+) -> Compared:
+    """Compare every method on encoded rows, choose one, and estimate its score on the target.
 
     Parameters
     ----------
@@ -101,7 +126,7 @@ def fit_best(
 
     Returns
     -------
-    BestFit
+    Compared
     """
     rng = np.random.default_rng(random_state)
     compared = (
@@ -123,19 +148,56 @@ def fit_best(
     advance("estimating the score on the target")
     comparison = compare(candidates, data, validation, shifted)
     scores = [_readable(candidates[i].predictions, data) for i in (comparison.plain, comparison.chosen)]
-    performance = _performance(scores, data, validation, units, rng)
+    performance = _performance(scores, data, importance is not None, units, rng)
     rough = any(interval.low is None for interval in performance.values())
     comparison = replace(comparison, failed=failed, performance=performance, rough=rough)
     if ratio is not None and len(rows) < len(X):
         importance = normalize(ratio.predict(X))
     everything = Data(X, y, X_target, _fit_weights(importance, helpful, len(X)), classes)
-    model, plain = _fit_on_all(candidates[comparison.chosen], candidates[comparison.plain], everything, advance)
-    weights = everything.weights
+    return Compared(comparison, candidates, everything, compared, importance)
+
+
+def fit_best(
+    X: FloatArray,
+    y: NDArray[Any],
+    X_target: FloatArray,
+    *,
+    classify: bool,
+    shifted: bool,
+    learners: Sequence[str] = (),
+    random_state: int = 0,
+    advance: Callable[[str], None] = lambda _: None,
+) -> BestFit:
+    """`compare_methods`, and the chosen method and the plain one fitted to all rows.
+
+    Parameters
+    ----------
+    X, y, X_target, classify, shifted, learners, random_state, advance
+        As in `compare_methods`.
+
+    Returns
+    -------
+    BestFit
+    """
+    found = compare_methods(
+        X,
+        y,
+        X_target,
+        classify=classify,
+        shifted=shifted,
+        learners=learners,
+        random_state=random_state,
+        advance=advance,
+    )
+    comparison, importance = found.comparison, found.importance
+    chosen, plain = (found.candidates[i] for i in (comparison.chosen, comparison.plain))
+    model, plain_model = _fit_on_all(chosen, plain, found.data, advance)
+    weights = found.data.weights
     if comparison.weights_used:
         weights = getattr(model, "weights_", weights)  # one-step has weights of its own
     elif importance is not None:
         weights = importance
-    return BestFit(comparison, model, plain, weights, compared, importance)
+    return BestFit(comparison, model, plain_model, weights, found.rows, importance)
 
 
 def _fit_weights(importance: FloatArray | None, helpful: bool, n_rows: int) -> FloatArray:
@@ -250,13 +312,13 @@ def validation_weights(rows: FloatArray, target_rows: FloatArray, importance: Fl
 def _performance(
     scores: list[FloatArray],
     data: Data,
-    validation: FloatArray | None,
+    overlap: bool,
     units: IntArray,
     rng: np.random.Generator,
 ) -> dict[str, Interval]:
     """Scores of the plain and the chosen method, on the source and, where source and target overlap, on the target."""
     found = {"source": bootstrap_t(scores[0], np.ones(len(scores[0])), rng, units=units)}
-    if validation is None:
+    if not overlap:
         return found
     n_classes = len(data.classes)
     score_range = accuracy_range(n_classes) if n_classes else squared_error_range(data.y)
