@@ -10,6 +10,11 @@ from steelyard._typing import FloatArray
 from steelyard.diagnostics.two_sample import column_test
 from steelyard.tables import Column, Frame
 
+# A column has drifted where its test rejects and the distance is at least this: of any set of values, the shares in
+# source and target then differ by a tenth somewhere. With many rows a test alone rejects for differences of no matter.
+DRIFT_LEVEL = 0.05
+DRIFT_DISTANCE = 0.1
+
 
 @dataclass(frozen=True)
 class ColumnShift:
@@ -29,8 +34,8 @@ class ColumnShift:
     Examples
     --------
     >>> from steelyard.diagnostics import ColumnShift
-    >>> ColumnShift("age", "number", 0.2, 0.5, 0.001).name
-    'age'
+    >>> ColumnShift("age", "number", 0.2, 0.5, 0.001).drifted
+    True
     """
 
     name: str
@@ -38,6 +43,36 @@ class ColumnShift:
     distance: float
     standardized_difference: float
     p_value: float
+
+    @property
+    def statistic(self) -> str:
+        """Name of the distance.
+
+        Returns
+        -------
+        str
+        """
+        return "total variation" if self.kind == "category" else "Kolmogorov-Smirnov"
+
+    @property
+    def threshold(self) -> float:
+        """The distance from which on a column counts as drifted.
+
+        Returns
+        -------
+        float
+        """
+        return DRIFT_DISTANCE
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the test rejects at 5 % and the distance reaches the threshold.
+
+        Returns
+        -------
+        bool
+        """
+        return self.p_value < DRIFT_LEVEL and self.distance >= self.threshold
 
 
 def column_shifts(source: Frame, target: Frame) -> tuple[ColumnShift, ...]:
