@@ -237,15 +237,11 @@ def show_run(run: FittedTables, out: Path, console: Console) -> None:
     shares = dict(comparison.methods[comparison.chosen].shares)
     domain = "target" if comparison.validation_sample_size else "source"
     table = Table(title=f"Estimated error of each method on the {domain}", title_justify="left")
-    for name in (
-        "method",
-        "Brier score" if comparison.classes else "squared error",
-        "gain over plain",
-        *(["share"] if shares else []),
-    ):
+    error = "Brier score" if comparison.classes else "squared error"
+    for name in ("method", error, "gain over plain", *(["share"] if shares else [])):
         table.add_column(name, justify="left" if name == "method" else "right")
     for i, m in enumerate(comparison.methods):
-        marked, gain = m.name, f"{written(m.gain)} ± {written(m.gain_error)}"
+        marked, gain = m.name, written(m.gain) + (f" ± {written(m.gain_error)}" if np.isfinite(m.gain_error) else "")
         if i == comparison.plain:
             marked, gain = f"{marked} (plain)", ""
         if i == comparison.chosen and i != comparison.plain:

@@ -172,6 +172,7 @@ def promise(found: Interval, promised: Interval | None, measure: str) -> str:
     if promised.low <= found.mean <= promised.high:
         return f"The promise held: {seen} lies within the promised {ends} and is {off}."
     said = f"{seen} lies outside the promised {ends} and is {off}"
-    if None not in (found.low, found.high) and found.low <= promised.high and found.high >= promised.low:
+    low, high = found.low, found.high
+    if low is not None and high is not None and low <= promised.high and high >= promised.low:
         return f"Whether the promise held cannot be told: {said}, but these rows are too few to exclude chance."
     return f"The promise did not hold: {said}."

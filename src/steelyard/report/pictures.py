@@ -181,7 +181,7 @@ def methods(found: Comparison) -> Markup:
         parts += _whiskers(across, change, error if np.isfinite(error) else 2 * limit, lanes.middles[i], kind)
 
     def signed(value: float) -> str:
-        return f"{'+' if value > 0 else '−'}{written(abs(100 * value))}%" if value else "0"
+        return f"{'+' if value > 0 else '-'}{written(abs(100 * value))}%" if value else "0"
 
     domain = "target" if found.validation_sample_size else "source"
     axis = bottom_axis(across, lanes.bottom, f"change of the error on the {domain}", signed)

@@ -18,7 +18,7 @@ WIDTH = 360
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 36
 NARROW, LETTER, CAPITAL, WIDE = 4.0, 7.0, 8.8, 12.5  # widths of letters in units, in a wide font
 LONGEST_LABEL = 60  # letters; a longer one is shortened in its middle, and a tooltip has all of it
-BESIDE = 130.0  # width of labels up to which they stand left of the data, and not above it
+BESIDE = 140.0  # width of labels up to which they stand left of the data, and not above it
 
 
 def tag(name: str, *inside: Any, **attributes: Any) -> Markup:
