@@ -142,7 +142,7 @@ def _fit_report(
     shown = pair.take(*best.compared_rows)
     weights = None if best.importance is None else best.weights[best.compared_rows[0]]
     evidence = gather(shown, findings, weights, np.random.default_rng(seed))
-    return render(findings, evidence, comparison, facts=facts, notes=[*notes, *comparison.failed])
+    return render(findings, evidence, comparison, facts=facts, notes=notes)
 
 
 def diagnosis_report(diagnosis: Diagnosis, facts: dict[str, str], notes: list[str], seed: int) -> str:

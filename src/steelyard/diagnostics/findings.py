@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import type_of_target
 
 from steelyard._numerics.duplicates import units_of_rows
@@ -20,6 +19,7 @@ from steelyard._validation import generator
 from steelyard.balance import ColumnBalance, balance_in_words
 from steelyard.diagnostics.columns import ColumnShift, column_shifts
 from steelyard.diagnostics.conditional import class_conditional_test, concept_test
+from steelyard.diagnostics.overlap import pareto_k, uncovered_share
 from steelyard.diagnostics.recommendation import kind_of_shift, recommend
 from steelyard.diagnostics.two_sample import TestResult, classifier_test, column_test, mmd_test
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
@@ -111,7 +111,7 @@ class Findings:
     >>> findings.kind, findings.n_source
     ('covariate', 200)
     >>> print(str(findings).splitlines()[0])
-    The columns are distributed differently: use relative weights
+    The columns have shifted: use relative weights
     """
 
     kind: str
@@ -174,6 +174,17 @@ class Diagnosis:
         The rows.
     weights : array or None
         Importance weights of the compared source rows; None where source and target do not overlap.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from steelyard.diagnostics import diagnose_pair
+    >>> from steelyard.tables import as_frame, encode_pair
+    >>> rng = np.random.default_rng(0)
+    >>> pair = encode_pair(as_frame(rng.normal(size=(200, 2))), as_frame(rng.normal(1, 1, size=(200, 2))))
+    >>> diagnosis = diagnose_pair(pair)
+    >>> len(diagnosis.compared.source), len(diagnosis.weights)
+    (200, 200)
     """
 
     findings: Findings
@@ -247,9 +258,8 @@ def diagnose_pair(
     >>> from steelyard.tables import as_frame, encode_pair
     >>> rng = np.random.default_rng(0)
     >>> pair = encode_pair(as_frame(rng.normal(size=(200, 2))), as_frame(rng.normal(1, 1, size=(200, 2))))
-    >>> diagnosis = diagnose_pair(pair)
-    >>> diagnosis.findings.kind, len(diagnosis.weights)
-    ('covariate', 200)
+    >>> diagnose_pair(pair).findings.kind
+    'covariate'
     """
     rng = generator(random_state)
     kept, n_duplicates = _sample(pair.source, y, "source", rng)
@@ -335,22 +345,6 @@ def _findings(
     return Diagnosis(findings, pair, weights)
 
 
-def uncovered_share(source: FloatArray, target: FloatArray, rng: np.random.Generator, at_most: int = 2000) -> float:
-    """Share of target rows outside the source's support.
-
-    That is, whose nearest source row is further away than the nearest neighbors of 99 % of the source rows are.
-    """
-    from sklearn.neighbors import NearestNeighbors
-
-    some_source = source[rng.permutation(len(source))[:at_most]]
-    some_target = target[rng.permutation(len(target))[:at_most]]
-    scaler = StandardScaler().fit(np.concatenate([some_source, some_target]))
-    index = NearestNeighbors(n_neighbors=2).fit(scaler.transform(some_source))
-    within = index.kneighbors(scaler.transform(some_source))[0][:, 1]
-    across = index.kneighbors(scaler.transform(some_target), n_neighbors=1)[0][:, 0]
-    return float(np.mean(across > np.quantile(within, 0.99)))
-
-
 def _weights(source: FloatArray, target: FloatArray, names: list[str], rng: np.random.Generator) -> AutoRatio | None:
     """The fitted ratio; None where source and target do not overlap."""
     with warnings.catch_warnings():
@@ -361,18 +355,6 @@ def _weights(source: FloatArray, target: FloatArray, names: list[str], rng: np.r
             return None
     fitted.balance_ = replace(fitted.balance_, columns=tuple(names))
     return fitted
-
-
-def pareto_k(weights: FloatArray) -> float:
-    """Tail index of the largest weights, by a generalized Pareto fit: 0.5 no variance, 1 no mean."""
-    from scipy.stats import genpareto
-
-    n_tail = int(min(len(weights) / 5, 3 * np.sqrt(len(weights))))
-    ordered = np.sort(weights)
-    excess = ordered[-n_tail:] - ordered[-n_tail - 1]
-    if n_tail < 5 or not excess.max() > 0:
-        return 0.0
-    return float(genpareto.fit(excess[excess > 0], floc=0)[0])
 
 
 def _label_findings(

@@ -81,7 +81,7 @@ def render(
         n_shown=N_SHOWN,
         n_columns=N_COLUMNS,
         facts=facts,
-        notes=notes,
+        notes=[*notes, *(comparison.failed if comparison else ())],
     )
 
 

@@ -19,7 +19,7 @@ ENOUGH_VALIDATION_ROWS = 30.0  # effective sample size of the validation weights
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 ADVICE = {
     "no weighting": "fit without weights",
-    "flattened": "a mild shift, use flattened weights",
+    "flattened": "use flattened weights",
     "relative": "use relative weights",
     "collect data": "collect labeled data near the target",
     "not by x": "weighting by x does not help",
@@ -29,7 +29,7 @@ ADVICE = {
 def kind(findings: Findings) -> str:
     """What was found, in a few words; covariate shift only where target labels have been tested."""
     if findings.kind == "covariate":
-        return "Covariate shift" if findings.labels else "The columns are distributed differently"
+        return "Covariate shift" if findings.labels else "The columns have shifted"
     named = {"none": "No shift was found", "disjoint": "Source and target hardly overlap"}
     return named.get(findings.kind, f"{findings.kind.capitalize()} shift")
 
@@ -70,7 +70,6 @@ def outcome(findings: Findings, comparison: Comparison) -> str:
             said.append("The scores expected on the target cover only its rows that are like source rows.")
         else:
             said.append("How good it is there cannot be known from these tables.")
-        said.append("Collect labeled data near the target.")
     elif findings.kind == "none" and not comparison.weights_used:
         said.append("Weights would only add noise, so none are used.")
     chosen, plain = (comparison.methods[i] for i in (comparison.chosen, comparison.plain))
@@ -80,6 +79,8 @@ def outcome(findings: Findings, comparison: Comparison) -> str:
         said.append("The plain model is the learner with the least error on held-out source rows.")
     else:
         said.append("On held-out rows no other method was clearly better for the target, so the plain model is kept.")
+    if no_overlap:
+        said.append("Collect labeled data near the target.")
     return " ".join(said)
 
 
@@ -99,14 +100,13 @@ def _gain(chosen: ComparedMethod, plain: ComparedMethod, comparison: Comparison)
 def drift(findings: Findings) -> str:
     """How many of the columns drifted, and what that means."""
     n_drifted, n_columns = sum(column.drifted for column in findings.columns), len(findings.columns)
-    if n_drifted:
-        return f"{n_drifted} of {n_columns} {'column' if n_columns == 1 else 'columns'} drifted."
-    if findings.kind in ("none", "concept"):
-        return f"None of {n_columns} columns drifted." if n_columns > 1 else "The column did not drift."
-    return (
-        f"None of {n_columns} columns drifted by itself. The difference that the tests find is small in each of them, "
-        "or lies in how they go together."
-    )
+    if n_columns == 1:
+        seen = "The only column drifted" if n_drifted else "The only column did not drift"
+    else:
+        seen = f"Drift is seen in {n_drifted or 'none'} of {n_columns} columns"
+    if n_drifted or findings.kind in ("none", "concept"):
+        return f"{seen}."
+    return f"{seen}: the difference that the tests find is small in each column, or lies in how columns go together."
 
 
 def score(interval: Interval, measure: str) -> str:

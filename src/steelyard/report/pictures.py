@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 BALANCED = 0.1  # standardized difference up to which a column counts as balanced
 
 
+def percent(share: float) -> str:
+    """A share on an axis."""
+    return f"{written(100 * share)}%"
+
+
 def weight_histogram(found: Histogram) -> Markup:
     """How many rows have which weight."""
     height = 190.0
@@ -28,7 +33,7 @@ def weight_histogram(found: Histogram) -> Markup:
     parts = []
     for value in up.ticks():
         parts.append(tag("line", x1=float(LEFT), x2=float(WIDTH - RIGHT), y1=up(value), y2=up(value), class_="grid"))
-        parts.append(text(LEFT - 5, up(value) + 4, written_share(value), "end"))
+        parts.append(text(LEFT - 5, up(value) + 4, percent(value), "end"))
     for share, low, high in zip(found.shares, found.edges, found.edges[1:], strict=False):
         width = max(across(high) - across(low) - 1, 0.5)
         place = {"x": across(low) + 0.5, "y": up(share), "width": width, "height": up(0) - up(share)}
@@ -108,7 +113,7 @@ def _levels(found: Marginal) -> Markup:
         f"{level}: source {written_share(source)}, target {written_share(target)}"
         for level, source, target in zip(found.levels, found.source, found.target, strict=True)
     )
-    axis = bottom_axis(across, lanes.bottom, name=written_share)
+    axis = bottom_axis(across, lanes.bottom, name=percent)
     return picture(lanes.bottom + 22, f"Distribution of {found.name}", said, *parts, *axis)
 
 
@@ -181,7 +186,7 @@ def methods(found: Comparison) -> Markup:
         parts += _whiskers(across, change, error if np.isfinite(error) else 2 * limit, lanes.middles[i], kind)
 
     def signed(value: float) -> str:
-        return f"{'+' if value > 0 else '-'}{written(abs(100 * value))}%" if value else "0"
+        return f"+{percent(value)}" if value > 0 else percent(value) if value else "0"
 
     domain = "target" if found.validation_sample_size else "source"
     axis = bottom_axis(across, lanes.bottom, f"change of the error on the {domain}", signed)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from steelyard._numerics.written import written
 
 WIDTH = 360
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 36
-NARROW, LETTER, CAPITAL, WIDE = 4.0, 7.0, 8.8, 12.5  # widths of letters in units, in a wide font
+NARROW, LETTER, CAPITAL, WIDE = 4.2, 7.5, 9.5, 12.5  # widths of letters in units, in a wide font
+BOLD = 1.06  # how much wider bold letters are
 LONGEST_LABEL = 60  # letters; a longer one is shortened in its middle, and a tooltip has all of it
 BESIDE = 140.0  # width of labels up to which they stand left of the data, and not above it
 
@@ -71,7 +73,8 @@ class Axis:
         """As many ticks, up to a limit, as there is room for their names."""
         for n_steps in range(at_most, 1, -1):
             found = self.ticks(n_steps)
-            if sum(text_width(name(value)) + 8 for value in found) <= abs(self.end - self.start):
+            room = max((text_width(name(value)) for value in found), default=0.0) + 8
+            if all(abs(self(after) - self(before)) >= room for before, after in pairwise(found)):
                 return found
         return self.ticks(1)
 
@@ -118,7 +121,7 @@ class Lanes:
     def __init__(self, labels: Sequence[str], height: float) -> None:
         self.labels = [shortened(label) for label in labels]
         self._names = labels
-        widest = max(text_width(label) for label in self.labels)
+        widest = BOLD * max(text_width(label) for label in self.labels)
         self.beside = widest <= BESIDE
         self.start = widest + 14 if self.beside else 12.0
         self._lines = [[label] if self.beside else wrapped(label, WIDTH - 24) for label in self.labels]
