@@ -315,7 +315,9 @@ def evaluate_file(
         "notes": notes,
     }
     told = None if promised is None else Interval(**promised)
-    return {**result, "promise": phrases.promise(found["chosen"], told, measure), "choice": compared(result)}
+    kept = "The plain model was kept, so there is no other model to compare it with."
+    choice = kept if kept_plain else compared(result)
+    return {**result, "promise": phrases.promise(found["chosen"], told, measure), "choice": choice}
 
 
 def row_scores_of(model: TableModel, rows: FloatArray, label: Column, *, plain: bool, table: str) -> FloatArray:
@@ -361,8 +363,6 @@ def compared(found: dict[str, Any]) -> str:
     from scipy.stats import t
 
     difference, error = found["difference"], found["difference_error"]
-    if found["kept_plain"]:
-        return "The plain model was kept, so there is no other model to compare it with."
     if difference == 0:
         return "The choice made no difference: the chosen model and the plain one are equally good here."
     better = (difference > 0) == (found["measure"] == "accuracy")

@@ -129,24 +129,25 @@ def score_name(measure: str) -> str:
 
 def scores(findings: Findings, comparison: Comparison) -> list[tuple[str, str, str]]:
     """How good the models are expected to be: which model where, the score, and what to know about it."""
-    shown = [("source", "the plain model on the source"), ("plain", "the plain model on the target")]
+    shown = {"source": "the plain model on the source", "plain": "the plain model on the target"}
     if not comparison.kept_plain:
-        shown.append(("chosen", "the chosen model on the target"))
-    return [(name, *_one_expected(findings, comparison, key)) for key, name in shown]
-
-
-def _one_expected(findings: Findings, comparison: Comparison, key: str) -> tuple[str, str]:
-    found = comparison.performance.get(key)
-    if found is None:
-        if findings.kind == "disjoint" or not comparison.validation_sample_size:
-            return "unknown", "source and target hardly overlap"
-        return "unknown", "it cannot be estimated from these rows"
-    value = score(found, comparison.measure)
-    if found.low is not None and found.high is not None:
-        return value, "95% interval" if key == "source" else "95% interval, within the source's support"
-    if key != "source" and comparison.rough:
-        return value, "without an interval: few source rows are like the target, and the number is likely too good"
-    return value, "without an interval: too few rows"
+        shown["chosen"] = "the chosen model on the target"
+    hardly = findings.kind == "disjoint" or not comparison.validation_sample_size
+    found = []
+    for key, name in shown.items():
+        expected = comparison.performance.get(key)
+        if expected is None:
+            value, about = "unknown", "it cannot be estimated from these rows"
+            if hardly and key != "source":
+                about = "source and target hardly overlap"
+        else:
+            value, about = score(expected, comparison.measure), "without an interval: too few rows"
+            if expected.low is not None and expected.high is not None:
+                about = "95% interval" + (", within the source's support" if key != "source" else "")
+            elif key != "source" and comparison.rough:
+                about = "without an interval: few source rows are like the target, and the number is likely too good"
+        found.append((name, value, about))
+    return found
 
 
 def shares(method: ComparedMethod) -> str:

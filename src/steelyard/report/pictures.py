@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
@@ -175,15 +175,24 @@ def methods(found: Comparison) -> Markup:
     lanes = Lanes([method.name for method in found.methods], 20.0)
     unit = found.methods[found.plain].loss or 1.0
     spans = [(-m.gain / unit, m.gain_error / unit) for m in found.methods]
-    limit = 1.0
-    low = max(min(0.0, *(d - 1.96 * e for d, e in spans if np.isfinite(e))), -limit)
-    high = min(max(0.05, *(d + 1.96 * e for d, e in spans if np.isfinite(e))), limit)
+    ends = [(0.0, 0.0), *((d - 1.96 * e, d + 1.96 * e) for d, e in spans if np.isfinite(e))]
+    # One bad method may not squeeze the others: the axis ends at twice the median, or at no more than a doubled error.
+    limit = min(max(0.1, 2 * float(np.median([high for _, high in ends]))), 1.0)
+    low, high = max(min(end for end, _ in ends), -1.0), min(max(0.05, *(end for _, end in ends)), limit)
     across = Axis(low - 0.02, high + 0.02, lanes.start, WIDTH - 14)
     parts = [tag("line", x1=across(0), x2=across(0), y1=4.0, y2=lanes.bottom, class_="rule")]
     for i, (change, error) in enumerate(spans):
         kind = "chosen" if i == found.chosen else "plain" if i == found.plain else "other"
         parts += lanes.label(i, kind)
-        parts += _whiskers(across, change, error if np.isfinite(error) else 2 * limit, lanes.middles[i], kind)
+        y = lanes.middles[i]
+        for times, name in ((1.96, "thin"), (1.0, "thick")) if error > 0 else ():
+            reach = min(times * error, 2.0)
+            places = {"x1": across.inside(change - reach), "x2": across.inside(change + reach)}
+            parts.append(tag("line", **places, y1=y, y2=y, class_=f"{name} {kind}"))
+        if across.low <= change <= across.high:
+            parts.append(tag("circle", cx=across(change), cy=y, r=4.5, class_=f"spot {kind}"))
+        else:
+            parts.append(text(across.inside(change), y + 4, "›" if change > 0 else "‹", kind=f"tick {kind}"))
 
     def signed(value: float) -> str:
         return f"+{percent(value)}" if value > 0 else percent(value) if value else "0"
@@ -193,17 +202,6 @@ def methods(found: Comparison) -> Markup:
     names = zip(found.methods, spans, strict=True)
     said = "; ".join(f"{method.name}: {signed(round(change, 3))}" for method, (change, _) in names)
     return picture(lanes.bottom + BOTTOM, "The methods compared", said, *parts, *axis)
-
-
-def _whiskers(across: Axis, change: float, error: float, y: float, kind: str) -> Iterable[Markup]:
-    if error > 0:
-        for times, name in ((1.96, "thin"), (1.0, "thick")):
-            ends = across.inside(change - times * error), across.inside(change + times * error)
-            yield tag("line", x1=ends[0], x2=ends[1], y1=y, y2=y, class_=f"{name} {kind}")
-    if across.low <= change <= across.high:
-        yield tag("circle", cx=across(change), cy=y, r=4.5, class_=f"spot {kind}")
-    else:
-        yield text(across.inside(change), y + 4, "›" if change > across.high else "‹", kind=f"tick {kind}")
 
 
 def shares(method: ComparedMethod) -> Markup:

@@ -95,14 +95,6 @@ def text(x: float, y: float, content: str, anchor: str = "middle", kind: str = "
     return tag("text", content, x=float(x), y=float(y), text_anchor=anchor, class_=kind)
 
 
-def shortened(content: str) -> str:
-    """All of it, unless it is longer than any column should be called: then its beginning and its end."""
-    if len(content) <= LONGEST_LABEL:
-        return content
-    kept = LONGEST_LABEL // 2
-    return f"{content[: kept - 1]}…{content[-kept:]}"
-
-
 def wrapped(content: str, width: float) -> list[str]:
     """The lines of a label, broken at a space or behind a sign where there is one in the second half of a line."""
     lines, rest = [], content
@@ -119,7 +111,10 @@ class Lanes:
     """One lane for each row of a picture, with its label: left of the data where all are short, above it otherwise."""
 
     def __init__(self, labels: Sequence[str], height: float) -> None:
-        self.labels = [shortened(label) for label in labels]
+        kept = LONGEST_LABEL // 2
+        self.labels = [
+            label if len(label) <= LONGEST_LABEL else f"{label[: kept - 1]}…{label[-kept:]}" for label in labels
+        ]
         self._names = labels
         widest = BOLD * max(text_width(label) for label in self.labels)
         self.beside = widest <= BESIDE
