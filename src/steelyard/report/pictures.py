@@ -176,8 +176,8 @@ def methods(found: Comparison) -> Markup:
     unit = found.methods[found.plain].loss or 1.0
     spans = [(-m.gain / unit, m.gain_error / unit) for m in found.methods]
     ends = [(0.0, 0.0), *((d - 1.96 * e, d + 1.96 * e) for d, e in spans if np.isfinite(e))]
-    # One bad method may not squeeze the others: the axis ends at twice the median, or at no more than a doubled error.
-    limit = min(max(0.1, 2 * float(np.median([high for _, high in ends]))), 1.0)
+    # One bad method may not squeeze the others: the axis ends at twice the upper quartile, or at a doubled error.
+    limit = min(max(0.1, 2 * float(np.quantile([high for _, high in ends], 0.75))), 1.0)
     low, high = max(min(end for end, _ in ends), -1.0), min(max(0.05, *(end for _, end in ends)), limit)
     across = Axis(low - 0.02, high + 0.02, lanes.start, WIDTH - 14)
     parts = [tag("line", x1=across(0), x2=across(0), y1=4.0, y2=lanes.bottom, class_="rule")]
