@@ -236,6 +236,25 @@ def test_contradictions_of_earlier_pages_are_noticed():
     assert contradictions("Covariate shift was found. Without target labels nothing is known.")
 
 
+def test_the_errors_are_those_of_the_domain_that_they_are_called_by(diagnoses):
+    for name, domain in (("none", "source"), ("disjoint", "source"), ("mild", "target")):
+        for form in ("plain", "combination"):
+            _, _, _, page, terminal = told(diagnoses[name], form)
+            assert f"change of the error on the {domain}" in page
+            assert f"Estimated error of each method on the {domain}" in terminal
+            assert ("weighted to represent the target" in page) == (domain == "target")
+            assert ("error on the target</th>" in page) == (domain == "target")
+            assert ("No weights can represent the target" in page) == (name == "disjoint")
+
+
+def test_weights_in_spite_of_little_overlap_are_said_to_cover_a_part(diagnoses):
+    findings = diagnoses["disjoint"].findings
+    outcome = phrases.outcome(findings, compared("weighted combination", findings))
+    assert "represent only the target rows that are like source rows. Collect labeled data near the target." in outcome
+    assert "No importance weights" not in outcome
+    assert "without weights" not in outcome
+
+
 def test_a_column_that_drifted_means_a_shift(diagnoses):
     """Where no shift is found no column has drifted; the level of the columns is that of one of three tests."""
     for diagnosis in diagnoses.values():

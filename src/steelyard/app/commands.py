@@ -235,7 +235,7 @@ def show_run(run: FittedTables, out: Path, console: Console) -> None:
         console.print(escape(words), highlight=False)
     show_notes((*run.notes, *comparison.failed), console)
     shares = dict(comparison.methods[comparison.chosen].shares)
-    domain = "target" if comparison.validation_sample_size else "source"
+    domain = phrases.compared_domain(findings, comparison)
     table = Table(title=f"Estimated error of each method on the {domain}", title_justify="left")
     error = "Brier score" if comparison.classes else "squared error"
     for name in ("method", error, "gain over plain", *(["share"] if shares else [])):

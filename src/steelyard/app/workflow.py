@@ -140,7 +140,9 @@ def _fit_report(
 ) -> str:
     """The report of a fit. It shows the rows that were compared, with the weights that weights.csv gives them."""
     shown = pair.take(*best.compared_rows)
-    weights = None if best.importance is None else best.weights[best.compared_rows[0]]
+    # Without overlap there are no importance weights, and weights.csv gives every row the same.
+    none = findings.ratio is None and not np.ptp(best.weights)
+    weights = None if none else best.weights[best.compared_rows[0]]
     evidence = gather(shown, findings, weights, np.random.default_rng(seed))
     return render(findings, evidence, comparison, facts=facts, notes=notes)
 

@@ -76,7 +76,7 @@ def render(
         evidence=evidence,
         comparison=comparison,
         phrases=phrases,
-        pictures=_pictures(evidence, comparison),
+        pictures=_pictures(findings, evidence, comparison),
         unbalanced=balance_in_words(evidence.balance) if evidence.weights else None,
         n_shown=N_SHOWN,
         n_columns=N_COLUMNS,
@@ -85,16 +85,18 @@ def render(
     )
 
 
-def _pictures(evidence: Evidence, comparison: Comparison | None) -> dict[str, Any]:
+def _pictures(findings: Findings, evidence: Evidence, comparison: Comparison | None) -> dict[str, Any]:
     drawn: dict[str, Any] = {
         "marginals": [(found.name, pictures.marginal(found)) for found in evidence.marginals],
         "love": pictures.love_plot(evidence.balance[:N_SHOWN], evidence.weights is not None),
         "map": pictures.domain_map(evidence),
-        "methods": None if comparison is None else pictures.methods(comparison),
+        "methods": None,
         "shares": None,
         "weights": None,
         "gauge": None,
     }
+    if comparison is not None:
+        drawn["methods"] = pictures.methods(comparison, phrases.compared_domain(findings, comparison))
     if comparison is not None and comparison.methods[comparison.chosen].shares:
         drawn["shares"] = pictures.shares(comparison.methods[comparison.chosen])
     if evidence.weights is not None and evidence.effective_sample_size is not None:

@@ -60,6 +60,11 @@ def headline(findings: Findings, comparison: Comparison | None) -> str:
     return f"{name[:1].upper()}{name[1:]}, {weighted}"
 
 
+def compared_domain(findings: Findings, comparison: Comparison) -> str:
+    """The domain that the errors of the methods are estimated for; the source without a shift, or without overlap."""
+    return "target" if comparison.validation_sample_size and findings.kind != "none" else "source"
+
+
 def outcome(findings: Findings, comparison: Comparison) -> str:
     """Why a fit did what it did, and how much better that is expected to be."""
     no_overlap = findings.kind == "disjoint" and not comparison.weights_used
@@ -74,18 +79,19 @@ def outcome(findings: Findings, comparison: Comparison) -> str:
         said.append("Weights would only add noise, so none are used.")
     chosen, plain = (comparison.methods[i] for i in (comparison.chosen, comparison.plain))
     if not comparison.kept_plain:
-        said.append(_gain(chosen, plain, comparison))
+        said.append(_gain(chosen, plain, compared_domain(findings, comparison)))
     elif no_overlap or findings.kind == "none":
         said.append("The plain model is the learner with the least error on held-out source rows.")
     else:
         said.append("On held-out rows no other method was clearly better for the target, so the plain model is kept.")
-    if no_overlap:
+    if findings.kind == "disjoint" and comparison.weights_used:
+        said.append("The weights represent only the target rows that are like source rows.")
+    if findings.kind == "disjoint":
         said.append("Collect labeled data near the target.")
     return " ".join(said)
 
 
-def _gain(chosen: ComparedMethod, plain: ComparedMethod, comparison: Comparison) -> str:
-    domain = "target" if comparison.validation_sample_size else "source"
+def _gain(chosen: ComparedMethod, plain: ComparedMethod, domain: str) -> str:
     share = chosen.gain / plain.loss if plain.loss > 0 else 0.0
     than = f"that of the plain model ({plain.learner}), the single learner that is best on source rows"
     if abs(share) < LEAST_SHARE:

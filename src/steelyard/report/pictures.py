@@ -170,7 +170,7 @@ def _stretch(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> tuple
     return float(low) - slack, float(high) + slack
 
 
-def methods(found: Comparison) -> Markup:
+def methods(found: Comparison, domain: str) -> Markup:
     """Estimated error of every method against the plain model's, with one standard error (thick) and 95 % (thin)."""
     lanes = Lanes([method.name for method in found.methods], 20.0)
     unit = found.methods[found.plain].loss or 1.0
@@ -197,7 +197,6 @@ def methods(found: Comparison) -> Markup:
     def signed(value: float) -> str:
         return f"+{percent(value)}" if value > 0 else percent(value) if value else "0"
 
-    domain = "target" if found.validation_sample_size else "source"
     axis = bottom_axis(across, lanes.bottom, f"change of the error on the {domain}", signed)
     names = zip(found.methods, spans, strict=True)
     said = "; ".join(f"{method.name}: {signed(round(change, 3))}" for method, (change, _) in names)
