@@ -13,7 +13,7 @@ from experiments.engine.pictures import Picture
 from experiments.engine.summary import LEVEL, Summary, paired_p_value
 from experiments.kernel_drawing import draw_changes
 from steelyard._typing import FloatArray
-from steelyard.app.comparison import fit_best
+from steelyard.app.fitting import fit_best
 from steelyard.diagnostics import diagnose
 from steelyard.target import Target
 

@@ -18,6 +18,7 @@ LAYERS = (
     {"report"},
     {"ratio"},
     {"weighted", "one_step"},
+    {"stacking"},
     {"model_selection"},
     {"diagnostics", "_few_shot"},
     {"causal", "baselines", "deep"},

@@ -7,6 +7,7 @@ from steelyard.model_selection.performance import Performance, target_performanc
 from steelyard.model_selection.search import ImportanceWeightedSearchCV, iwcv_score
 from steelyard.one_step import OneStepClassifier, OneStepRegressor
 from steelyard.ratio import KLIEP, KMM, LSIF, RULSIF, ULSIF, AutoRatio, ClassifierRatio, RatioCandidate
+from steelyard.stacking import StackedClassifier, StackedRegressor
 from steelyard.target import Target
 from steelyard.weighted import WeightedClassifier, WeightedRegressor
 from steelyard.weights import effective_sample_size
@@ -29,6 +30,8 @@ __all__ = [
     "OneStepRegressor",
     "Performance",
     "RatioCandidate",
+    "StackedClassifier",
+    "StackedRegressor",
     "Target",
     "WeightedClassifier",
     "WeightedRegressor",

@@ -110,6 +110,10 @@ class RawMeanWarning(SteelyardWarning):
     """The fitted density ratio has a mean far from one, or source and target hardly overlap."""
 
 
+class LearnerFailedWarning(SteelyardWarning):
+    """A learner of a combination could not be fitted and was left out."""
+
+
 class UnseenCellsWarning(SteelyardWarning):
     """Target rows have combinations of discrete values that no source row has."""
 

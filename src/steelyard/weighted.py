@@ -16,20 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 from steelyard._typing import FloatArray
 from steelyard._validation import (
     check_labels,
-    check_new_rows,
     check_range,
-    check_source,
-    check_table,
-    check_target,
     check_weights,
     forget_fit,
-    match_columns,
-    preprocessed,
     warn_without_target,
 )
 from steelyard._weight_parameter import require_weight_parameter
 from steelyard.ratio.fitting import fit_ratio
-from steelyard.ratio.table_rows import encode_tables, must_encode
+from steelyard.ratio.table_rows import ReadsTables
 from steelyard.report.notebook import ShowsWeights
 from steelyard.weights import effective_sample_size, flatten, multiply_counts
 
@@ -42,7 +36,24 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
-class _Weighted(ShowsWeights, MetaEstimatorMixin, BaseEstimator):
+def flattened_weights(estimator: Any, rows: Any, target_rows: Any, counts: FloatArray | None) -> FloatArray:
+    """The importance weights w^γ of an estimator with the parameters `ratio` and `flattening`, which keeps ``ratio_``.
+
+    Ones without a target, with a warning.
+    """
+    even = np.ones(len(rows))
+    if target_rows is None:
+        warn_without_target(f"{type(estimator).__name__}.fit", "every weight is 1 and no shift is corrected")
+        return even
+    if estimator.flattening == 0:
+        return even
+    estimator.ratio_ = fit_ratio(estimator.ratio, rows, target_rows, counts)
+    if np.all(estimator.ratio_.weights_ == 1):
+        return even
+    return flatten(estimator.ratio_.weights_, estimator.flattening, counts)
+
+
+class _Weighted(ShowsWeights, ReadsTables, MetaEstimatorMixin, BaseEstimator):
     __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name that scikit-learn looks for)
 
     def __init__(self, estimator: Any, ratio: Any = None, flattening: float = 1.0, preprocess: Any = None) -> None:
@@ -77,7 +88,7 @@ class _Weighted(ShowsWeights, MetaEstimatorMixin, BaseEstimator):
         check_labels(self, X, y)
         rows, numeric, target_rows = self._prepare(X, target)
         counts = check_weights(sample_weight, len(rows))
-        self.weights_ = self._importance_weights(numeric, target_rows, counts)
+        self.weights_ = flattened_weights(self, numeric, target_rows, counts)
         self.effective_sample_size_ = effective_sample_size(multiply_counts(self.weights_, counts))
         # Equal weights must give exactly the fit without weights, and for some estimators (a forest's bootstrap)
         # weights of one are not equivalent to no weights.
@@ -89,43 +100,9 @@ class _Weighted(ShowsWeights, MetaEstimatorMixin, BaseEstimator):
             self.estimator_.fit(rows, y, **keywords)
         return self
 
-    def _prepare(self, X: Any, target: Any) -> tuple[Any, Any, Any]:
-        """Source rows for the estimator, source rows for the ratio, and target rows (None without a target)."""
-        target_rows = None if target is None else match_columns(target, X)
-        tables = [X] if target_rows is None else [X, target_rows]
-        if self.preprocess is None and not must_encode(self.estimator, *tables):
-            numeric = check_source(self, X)
-            # A data frame stays one, for inner steps that select columns by name.
-            rows = X if hasattr(X, "columns") else numeric
-            return rows, numeric, None if target is None else check_target(self, target, X)
-        # The input need not be numeric; the transformer or the estimator makes it so.
-        check_table(self, X, reset=True)
-        if self.preprocess is not None:
-            self.preprocess_ = clone(self.preprocess).fit(X)
-            tables = [preprocessed(self.preprocess_, table) for table in tables]
-        if target_rows is None:
-            return tables[0], tables[0], None
-        return tables[0], *(encode_tables(*tables) if must_encode(self.estimator, *tables) else tables)
-
-    def _importance_weights(self, rows: Any, target_rows: Any, counts: FloatArray | None) -> FloatArray:
-        even = np.ones(len(rows))
-        if target_rows is None:
-            warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected")
-            return even
-        if self.flattening == 0:
-            return even
-        self.ratio_ = fit_ratio(self.ratio, rows, target_rows, counts)
-        if np.all(self.ratio_.weights_ == 1):
-            return even
-        return flatten(self.ratio_.weights_, self.flattening, counts)
-
-    def _rows(self, X: Any) -> Any:
-        check_is_fitted(self, "estimator_")
-        if self.preprocess is None and not must_encode(self.estimator, X):
-            rows = check_new_rows(self, X)
-            return X if hasattr(X, "columns") else rows
-        check_table(self, X, reset=False)
-        return X if self.preprocess is None else preprocessed(self.preprocess_, X)
+    @property
+    def _reader(self) -> Any:
+        return self.estimator
 
     def predict(self, X: Any) -> Any:
         """Predict with the fitted estimator.
@@ -140,6 +117,7 @@ class _Weighted(ShowsWeights, MetaEstimatorMixin, BaseEstimator):
         array of shape (n_rows,)
             The prediction for each row.
         """
+        check_is_fitted(self, "estimator_")
         rows = self._rows(X)
         return self.estimator_.predict(rows)
 
@@ -310,6 +288,7 @@ class WeightedClassifier(ClassifierMixin, _Weighted):
         array of shape (n_rows, n_classes)
             The probability of each class, for each row.
         """
+        check_is_fitted(self, "estimator_")
         rows = self._rows(X)
         return self.estimator_.predict_proba(rows)
 
@@ -327,5 +306,6 @@ class WeightedClassifier(ClassifierMixin, _Weighted):
         array of shape (n_rows,) or (n_rows, n_classes)
             The decision values of each row.
         """
+        check_is_fitted(self, "estimator_")
         rows = self._rows(X)
         return self.estimator_.decision_function(rows)

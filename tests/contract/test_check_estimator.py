@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.estimator_checks import check_estimator
 
 import steelyard
@@ -23,6 +24,8 @@ from steelyard import (
     ImportanceWeightedSearchCV,
     OneStepClassifier,
     OneStepRegressor,
+    StackedClassifier,
+    StackedRegressor,
     Target,
     WeightedClassifier,
     WeightedRegressor,
@@ -93,6 +96,14 @@ class TargetedOneStepClassifier(WithTarget, OneStepClassifier):
     pass
 
 
+class TargetedStackedRegressor(WithTarget, StackedRegressor):
+    pass
+
+
+class TargetedStackedClassifier(WithTarget, StackedClassifier):
+    pass
+
+
 class TargetedSearch(ImportanceWeightedSearchCV):
     def fit(self, X, y=None):
         return super().fit(X, y, target=target_for(X))
@@ -102,6 +113,8 @@ def search(cls):
     return cls(WeightedRegressor(Ridge()), {"flattening": [0, 1]}, cv=3)
 
 
+REGRESSORS = [("linear", Ridge()), ("tree", DecisionTreeRegressor(random_state=0))]
+CLASSIFIERS = [("linear", LogisticRegression()), ("tree", DecisionTreeClassifier(random_state=0))]
 PLAIN = [
     KLIEP(),
     KMM(),
@@ -114,6 +127,8 @@ PLAIN = [
     WeightedClassifier(LogisticRegression()),
     OneStepRegressor(),
     OneStepClassifier(),
+    StackedRegressor(REGRESSORS),
+    StackedClassifier(CLASSIFIERS),
     search(ImportanceWeightedSearchCV),
 ]
 TARGETED = [
@@ -128,6 +143,8 @@ TARGETED = [
     TargetedWeightedClassifier(LogisticRegression()),
     TargetedOneStepRegressor(),
     TargetedOneStepClassifier(),
+    TargetedStackedRegressor(REGRESSORS),
+    TargetedStackedClassifier(CLASSIFIERS),
     search(TargetedSearch),
 ]
 

@@ -28,9 +28,9 @@ from steelyard._numerics.weighted_means import simplest_within_one_standard_erro
 from steelyard._weight_parameter import weight_parameter
 from steelyard.datasets import gaussian_pair, sinc_toy
 from steelyard.errors import InputError, InputTypeError, NoOverlapError, NoTargetWarning, ParameterError
-from steelyard.model_selection._rows import take_rows
 from steelyard.model_selection._scoring import row_scores
 from steelyard.ratio._base import RatioEstimator
+from steelyard.tables.rows import take_rows
 
 RATIO = ULSIF(width=0.5, reg=1.0, random_state=0)
 

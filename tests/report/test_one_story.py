@@ -112,13 +112,12 @@ def compared(form, findings):
     weighted = FORMS[form]
     suffix = ", weighted" if weighted else ""
     methods = [
-        ComparedMethod(name, name, "no weights", 1.0 + 0.1 * i, 0.9, -0.1 * i, 0.02, 400.0)
-        for i, name in enumerate(names)
+        ComparedMethod(name, name, False, 1.0 + 0.1 * i, 0.9, -0.1 * i, 0.02, 400.0) for i, name in enumerate(names)
     ]
     members = tuple(zip((name + suffix for name in names), (0.4, 0.3, 0.2, 0.1), strict=True))
     combination = "weighted stacking" if weighted else "stacking"
-    methods.append(ComparedMethod(combination, combination, combination, 0.88, 0.9, 0.12, 0.03, 300.0, members))
-    methods.append(ComparedMethod("linear, weighted", "linear", "weighted", 0.9, 0.95, 0.1, 0.03, 300.0))
+    methods.append(ComparedMethod(combination, "combination", weighted, 0.88, 0.9, 0.12, 0.03, 300.0, members))
+    methods.append(ComparedMethod("linear, weighted", "linear", True, 0.9, 0.95, 0.1, 0.03, 300.0))
     chosen = {"plain": 0, "combination": 4, "weighted combination": 4, "weighted learner": 5}[form]
     known = Interval(0.5, 0.4, 0.7)
     disjoint = findings.kind == "disjoint"

@@ -43,9 +43,9 @@ def frame(seed, shift):
 
 def comparison():
     methods = [
-        ComparedMethod("linear, no weights", "linear", "no weights", 1.0, 0.9, 0.0, 0.0, 200.0),
-        ComparedMethod("linear, relative, η=½", "linear", "relative, η=½", 0.8, 1.0, 0.2, 0.1, 120.0),
-        ComparedMethod("one-step", "one-step", "one-step", 9.0, 1.0, -8.0, np.inf, 20.0),
+        ComparedMethod("linear, no weights", "linear", False, 1.0, 0.9, 0.0, 0.0, 200.0),
+        ComparedMethod("linear, relative, η=½", "linear", True, 0.8, 1.0, 0.2, 0.1, 120.0),
+        ComparedMethod("one-step", "one-step", True, 9.0, 1.0, -8.0, np.inf, 20.0),
     ]
     scores = {name: Interval(0.5, 0.4, 0.7) for name in ("source", "plain", "chosen")}
     reason = "It <b>is</b> better."

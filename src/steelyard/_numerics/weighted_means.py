@@ -24,6 +24,33 @@ def standard_error(scores: FloatArray, weights: FloatArray) -> float:
     return float(np.sqrt(np.sum(np.square(weights * (scores - weighted_mean(scores, weights))))) / weights.sum())
 
 
+def paired_gain(losses: FloatArray, others: FloatArray, weights: FloatArray) -> tuple[float, float]:
+    """Weighted mean of the row-wise difference ``losses - others``, and its standard error.
+
+    The usual sum of squares around a weighted mean is too small where few rows carry the weight, and zero where one
+    does; it is divided by its expectation for independent rows of equal variance.
+
+    Parameters
+    ----------
+    losses, others : arrays of shape (n,)
+        Losses of two methods on the same rows.
+    weights : array of shape (n,)
+        Weight of each row.
+
+    Returns
+    -------
+    gain, error : float
+    """
+    shares = weights / weights.sum()
+    difference = losses - others
+    gain = float(shares @ difference)
+    squares = float(np.sum(np.square(shares)))
+    left = squares - 2 * float(np.sum(shares**3)) + squares**2
+    if left < 1e-12 * squares:
+        return gain, np.inf
+    return gain, float(np.sqrt(np.sum(np.square(shares * (difference - gain))) * squares / left))
+
+
 def simplest_within_one_standard_error(
     means: FloatArray, error: float | FloatArray, simplicity: FloatArray
 ) -> IntArray:

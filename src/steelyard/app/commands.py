@@ -14,10 +14,11 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
+from steelyard._numerics.weighted_means import paired_gain
 from steelyard._numerics.written import written, written_p, written_share
 from steelyard._typing import FloatArray
 from steelyard.app.atomic_files import MARK, check_file, check_folder, csv_text, write_file, write_folder
-from steelyard.app.comparison import N_STEPS, paired_gain
+from steelyard.app.fitting import N_STEPS
 from steelyard.app.inputs import labeled, read, read_pair, require_label, split_label
 from steelyard.app.notes import reading_notes, unseen_combinations, unseen_levels
 from steelyard.app.persistence import FILES, TableModel, load_model

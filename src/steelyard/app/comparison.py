@@ -1,64 +1,54 @@
-"""Which method? Plain, flattened, relative and one-step fits, compared for the target; ERM unless one is better.
+"""Which method? Single learners and combinations of them, with and without weights, compared for the target.
 
-Losses of held-out rows are weighted to represent the target (importance-weighted cross-validation). ERM, the learner
-that is best on the source without weights, is kept unless another fit is better by more than one standard error of the
-paired difference.
+Losses of held-out rows are weighted to represent the target (importance-weighted cross-validation). The combination is
+chosen unless a single learner is better by more than two standard errors of the paired difference. The plain method is
+what a user would have picked: the single learner that is best on the source without weights.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from steelyard._numerics.duplicates import table_columns, units_of_rows
-from steelyard._typing import FloatArray, IntArray
-from steelyard.app.held_out import (
-    ONE_STEP,
-    PLAIN,
-    WEIGHTINGS,
-    HeldOut,
-    assign_table_folds,
-    fit_on_all,
-    fit_ratios,
-    predict_held_out,
-    sample_rows,
-)
-from steelyard.errors import SteelyardWarning
-from steelyard.model_selection.bootstrap import Interval, bootstrap_t
-from steelyard.model_selection.performance import cross_fitted_weights, expected_score, linear_ratio
-from steelyard.target import Target
-from steelyard.weights import effective_sample_size, normalize
+from steelyard._numerics.weighted_means import paired_gain
+from steelyard._typing import FloatArray
+from steelyard.app.candidates import STACKING, WEIGHTED_STACKING, Candidate
+from steelyard.model_selection.bootstrap import Interval
+from steelyard.stacking.held_out import Data, losses_of_rows
+from steelyard.weights import effective_sample_size
 
-ENOUGH = 30.0  # effective sample size of the linear ratio from which on the target score has an interval
-SEPARABLE = 2.0  # effective sample size of the linear ratio below which source and target are all but separable
-VALIDATION_ETA = 0.1  # of the relative density ratio behind the validation weights
-# How often `fit_best` calls `advance`, at most.
-N_STEPS = 3 * len(WEIGHTINGS) + 5
+COMBINATION = "combination"
+# A single learner takes the place of the combination if it is better by more than so many standard errors: the best of
+# ten is better by one where all are alike. Where only one learner was given, its weighted fit needs one.
+LEAD_OVER_COMBINATION, LEAD_OVER_PLAIN = 2.0, 1.0
 NOTHING_SHARED = (
-    "Source and target hardly overlap, so no method can be evaluated for the target: the plain fit is kept, and its "
-    "score on the target cannot be estimated."
+    "Source and target hardly overlap, so no method can be evaluated for the target. Methods are compared on the "
+    "source, without weights, and the score on the target cannot be estimated."
 )
+NO_SHIFT = "The tests find no shift, so methods are compared on the source, without weights."
 
 
 @dataclass(frozen=True)
 class ComparedMethod:
-    """One learner under one weighting, evaluated on held-out rows.
+    """A learner, with or without importance weights, or a combination of learners, evaluated on held-out rows.
 
     Attributes
     ----------
-    name, learner, weighting : str
-        What it is.
+    name : str
+        What it is called.
+    learner : str
+        Name of the learner; "combination" for several.
+    weighted : bool
+        Whether the target enters its fit, by importance weights or otherwise.
     loss : float
         Importance-weighted mean of the held-out losses: squared error, or Brier score.
     source_loss : float
         Their unweighted mean.
     gain : float
-        ERM's loss minus this one, importance-weighted row by row.
+        The plain method's loss minus this one, importance-weighted row by row.
     gain_error : float
         Standard error of the gain.
     effective_sample_size : float
@@ -69,7 +59,7 @@ class ComparedMethod:
 
     name: str
     learner: str
-    weighting: str
+    weighted: bool
     loss: float
     source_loss: float
     gain: float
@@ -87,7 +77,8 @@ class Comparison:
     methods : tuple of ComparedMethod
         Every method that was tried.
     chosen, plain : int
-        Positions of the chosen method and of ERM.
+        Positions of the chosen method and of the plain one: the single learner without weights that is best in ordinary
+        cross-validation on the source.
     validation_sample_size : float
         Effective sample size of the validation weights; 0 without any.
     compared_rows : int
@@ -97,7 +88,8 @@ class Comparison:
     classes : tuple
         The classes; empty for regression.
     performance : dict of Interval
-        "source": ERM's score on the source; "plain" and "chosen": the scores expected on the target, if known.
+        "source": the plain method's score on the source; "plain" and "chosen": the scores expected on the target, if
+        known.
     measure : str
         "accuracy" or "squared error".
     rough : bool
@@ -123,262 +115,86 @@ class Comparison:
 
     @property
     def kept_plain(self) -> bool:
-        """Whether ERM was kept."""
+        """Whether the plain method was kept."""
         return self.chosen == self.plain
 
 
-@dataclass(frozen=True, eq=False)
-class BestFit:
-    """The chosen model and ERM, fitted on all rows.
-
-    Attributes
-    ----------
-    comparison : Comparison
-        How the methods compared.
-    model, plain_model : estimators
-        The chosen model, and ERM.
-    weights : array of shape (n_source,)
-        The weights that the chosen model was fitted with.
-    compared_rows : pair of integer arrays
-        The source and target rows that methods were compared on.
-    importance : array or None
-        Importance weights of the compared source rows; None where source and target do not overlap.
-    """
-
-    comparison: Comparison
-    model: Any
-    plain_model: Any
-    weights: FloatArray
-    compared_rows: tuple[IntArray, IntArray]
-    importance: FloatArray | None
-
-
-def fit_best(
-    X: FloatArray,
-    y: NDArray[Any],
-    X_target: FloatArray,
-    *,
-    classify: bool,
-    shifted: bool,
-    random_state: int = 0,
-    advance: Callable[[str], None] = lambda _: None,
-) -> BestFit:
-    """Compare every method on encoded rows, choose one, and fit it and ERM on all rows.
+def compare(candidates: Sequence[Candidate], data: Data, validation: FloatArray | None, shifted: bool) -> Comparison:
+    """Held-out losses of every method, the gain over the plain one, and the choice.
 
     Parameters
     ----------
-    X, y : arrays
-        Labeled source rows without missing values.
-    X_target : array
-        Target rows.
-    classify : bool
-        Whether labels are classes.
-    shifted : bool
-        Whether the diagnosis found a shift; without one ERM is kept.
-    random_state : int, default=0
-        Seed of sampling and folds.
-    advance : callable, default=None
-        Called before each step with its name.
-
-    Returns
-    -------
-    BestFit
-    """
-    rng = np.random.default_rng(random_state)
-    compared = (
-        sample_rows(len(X), rng, np.unique(y, return_inverse=True)[1] if classify else None),
-        sample_rows(len(X_target), rng),
-    )
-    rows, labels, target_rows = X[compared[0]], y[compared[0]], X_target[compared[1]]
-    classes, codes = np.unique(labels, return_inverse=True) if classify else (np.zeros(0), None)
-    folds = assign_table_folds(rows, labels, codes, rng)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SteelyardWarning)  # rough weights show in the standard errors
-        advance("estimating importance weights")
-        ratios = fit_ratios(rows, target_rows)
-        weights, enough = validation_weights(rows, target_rows, ratios.importance)
-        tried = predict_held_out(rows, labels, target_rows, ratios, folds, classes, advance)
-        comparison = compare(tried, weights, shifted, classes, labels)
-        scores = [
-            _readable(tried[i].predictions, _as_numbers(labels, classes)) for i in (comparison.plain, comparison.chosen)
-        ]
-        performance = _expected_scores(scores, rows, labels, target_rows, folds[0], weights, enough, rng)
-        comparison = replace(comparison, performance=performance, rough=not enough)
-        reusable = ratios if len(rows) == len(X) and len(target_rows) == len(X_target) else None
-        advance("fitting the chosen model on all rows")
-        chosen, erm = (comparison.methods[i] for i in (comparison.chosen, comparison.plain))
-        model = fit_on_all(chosen.learner, chosen.weighting, X, y, X_target, classify, reusable)
-        advance("fitting the plain model on all rows")
-        plain = model
-        if not comparison.kept_plain:
-            plain = fit_on_all(erm.learner, erm.weighting, X, y, X_target, classify, reusable)
-    return BestFit(comparison, model, plain, np.asarray(model.weights_), compared, ratios.importance)
-
-
-def validation_weights(
-    rows: FloatArray, target_rows: FloatArray, importance: FloatArray | None
-) -> tuple[FloatArray | None, bool]:
-    """The importance weights bounded as w/(1 − η + ηw): with unbounded ones a handful of rows would decide.
-
-    Parameters
-    ----------
-    rows, target_rows : arrays
-        Source and target rows.
-    importance : array or None
-        Importance weights of the source rows.
-
-    Returns
-    -------
-    weights : array or None
-        None where source and target do not overlap, or hardly do.
-    enough : bool
-        Whether an unbounded linear ratio has an effective sample size that allows an estimate with an interval.
-    """
-    if importance is None:
-        return None, False
-    size = effective_sample_size(linear_ratio().fit(rows, target=Target(target_rows)).weights_)
-    if size < SEPARABLE:
-        return None, False
-    return normalize(importance / (1 - VALIDATION_ETA + VALIDATION_ETA * importance)), size >= ENOUGH
-
-
-def paired_gain(losses: FloatArray, others: FloatArray, weights: FloatArray) -> tuple[float, float]:
-    """Weighted mean of the row-wise difference ``losses - others``, and its standard error.
-
-    The usual sum of squares around a weighted mean is too small where few rows carry the weight, and zero where one
-    does; it is divided by its expectation for independent rows of equal variance.
-
-    Parameters
-    ----------
-    losses, others : arrays of shape (n,)
-        Losses of two methods on the same rows.
-    weights : array of shape (n,)
-        Weight of each row.
-
-    Returns
-    -------
-    gain, error : float
-    """
-    shares = weights / weights.sum()
-    difference = losses - others
-    gain = float(shares @ difference)
-    squares = float(np.sum(np.square(shares)))
-    left = squares - 2 * float(np.sum(shares**3)) + squares**2
-    if left < 1e-12 * squares:
-        return gain, np.inf
-    return gain, float(np.sqrt(np.sum(np.square(shares * (difference - gain))) * squares / left))
-
-
-def compare(
-    tried: list[HeldOut], weights: FloatArray | None, shifted: bool, classes: NDArray[Any], labels: NDArray[Any]
-) -> Comparison:
-    """Held-out losses of every method, the gain over ERM, and the choice.
-
-    Parameters
-    ----------
-    tried : list of HeldOut
-        Held-out predictions of every method.
-    weights : array or None
+    candidates : sequence of Candidate
+        Every method, with its held-out predictions.
+    data : Data
+        What they were fitted to.
+    validation : array or None
         Validation weights of the rows; None where no evaluation for the target is possible.
     shifted : bool
         Whether there is a shift.
-    classes, labels : arrays
-        The classes (none for regression), and the label of each row.
 
     Returns
     -------
     Comparison
     """
-    truth = _as_numbers(labels, classes)
-    losses = np.array([_losses(found.predictions, truth) for found in tried])
-    unweighted = [i for i, found in enumerate(tried) if found.weighting == PLAIN.name]
+    losses = [losses_of_rows(each.predictions, data.truth) for each in candidates]
+    unweighted = [i for i, each in enumerate(candidates) if not each.weighted and not each.is_combination]
     plain = min(unweighted, key=lambda i: float(losses[i].mean()))
-    used = np.ones(len(labels)) if weights is None else weights
+    used = np.ones(len(data.y)) if validation is None or not shifted else validation
     methods = tuple(
         ComparedMethod(
-            found.learner if found.learner == ONE_STEP else f"{found.learner}, {found.weighting}",
-            found.learner,
-            found.weighting,
+            each.name,
+            COMBINATION if each.is_combination else each.parts[0].learner.name,
+            each.weighted,
             float(loss @ used / used.sum()),
             float(loss.mean()),
             *paired_gain(losses[plain], loss, used),
-            found.effective_sample_size,
+            effective_sample_size(data.weights) if each.weighted else float(len(data.y)),
+            tuple((part.learner.label, share) for part, share in each.used) if each.is_combination else (),
         )
-        for found, loss in zip(tried, losses, strict=True)
+        for each, loss in zip(candidates, losses, strict=True)
     )
-    best = max(range(len(methods)), key=lambda i: methods[i].gain)
-    chosen, reason = (plain, NOTHING_SHARED) if weights is None else choose(methods, plain, best, shifted)
+    incumbent = next(
+        (i for name in (WEIGHTED_STACKING, STACKING) for i, m in enumerate(methods) if m.name == name), plain
+    )
+    lead = LEAD_OVER_PLAIN if incumbent == plain else LEAD_OVER_COMBINATION
+    ahead = [paired_gain(losses[incumbent], loss, used) for loss in losses]
+    rivals = [i for i, each in enumerate(candidates) if i != incumbent and not each.is_combination]
+    best = max(rivals, key=lambda i: ahead[i][0], default=incumbent)
+    chosen = best if ahead[best][0] > lead * ahead[best][1] else incumbent
+    reason = _reason(methods, chosen, plain, incumbent, ahead[chosen])
+    setting = NOTHING_SHARED if validation is None else "" if shifted else NO_SHIFT
     return Comparison(
         methods,
         chosen,
         plain,
-        0.0 if weights is None else effective_sample_size(weights),
-        len(labels),
-        reason,
-        tuple(classes.tolist()),
+        0.0 if validation is None else effective_sample_size(used),
+        len(data.y),
+        f"{setting} {reason}".strip(),
+        tuple(data.classes.tolist()),
         {},
-        "accuracy" if len(classes) else "squared error",
+        "accuracy" if len(data.classes) else "squared error",
+        weights_used=candidates[chosen].weighted,
     )
 
 
-def choose(methods: tuple[ComparedMethod, ...], plain: int, best: int, shifted: bool) -> tuple[int, str]:
-    """ERM, or the best method where its gain is more than one standard error; and the reason in words."""
-    if not shifted:
-        return plain, "The tests find no shift, so the plain fit is kept: weighting would only add noise."
-    rival = methods[best]
-    if best == plain:
-        return plain, "In importance-weighted cross-validation no method is better than the plain fit."
-    share = rival.gain / methods[plain].loss if methods[plain].loss > 0 else 0.0
-    said = f"In importance-weighted cross-validation {rival.name} has {share:.0%} less loss than the plain fit"
-    if rival.gain <= rival.gain_error:
-        return plain, f"{said}, which is within one standard error: the plain fit is kept."
-    return best, f"{said}, by {rival.gain / max(rival.gain_error, 1e-300):.1f} standard errors."
-
-
-def _expected_scores(
-    scores: list[FloatArray],
-    rows: FloatArray,
-    labels: NDArray[Any],
-    target_rows: FloatArray,
-    fold: IntArray,
-    weights: FloatArray | None,
-    enough: bool,
-    rng: np.random.Generator,
-) -> dict[str, Interval]:
-    """Scores of the plain and the chosen method, on the source and as expected on the target.
-
-    With enough overlap these are the estimates of `target_performance`. With less, its corrections are unreliable: then
-    the mean under the bounded validation weights, which is optimistic, and no interval.
-    """
-    plain, chosen = scores
-    units = units_of_rows(table_columns(rows, labels))
-    found = {"source": bootstrap_t(plain, np.ones(len(plain)), rng, units=units)}
-    if weights is None:
-        return found
-    held_out = cross_fitted_weights(rows, target_rows, linear_ratio(), fold) if enough else weights
-    for name, values in (("plain", plain), ("chosen", chosen)):
-        if name == "chosen" and np.array_equal(plain, chosen):
-            found[name] = found["plain"]
-        elif enough:
-            found[name] = expected_score(values, held_out, rows, target_rows, fold, rng, units=units).target
-        else:
-            found[name] = Interval(float(values @ weights / weights.sum()), None, None)
-    return found
-
-
-def _as_numbers(labels: NDArray[Any], classes: NDArray[Any]) -> FloatArray:
-    """Labels as numbers, or one column of zeros and ones per class."""
-    return (labels[:, None] == classes).astype(np.float64) if len(classes) else labels.astype(np.float64)
-
-
-def _losses(predictions: FloatArray, truth: FloatArray) -> FloatArray:
-    """Squared error of each row, averaged over the assignments to folds; summed over classes it is the Brier score."""
-    squares = np.square(predictions - truth).mean(axis=0)
-    return np.asarray(squares.sum(axis=1) if squares.ndim == 2 else squares)
-
-
-def _readable(predictions: FloatArray, truth: FloatArray) -> FloatArray:
-    """The score of each row that people read: right or wrong, or the squared error."""
-    if predictions.ndim == 3:
-        return np.asarray((predictions.argmax(axis=2) == truth.argmax(axis=1)).mean(axis=0))
-    return _losses(predictions, truth)
+def _reason(
+    methods: tuple[ComparedMethod, ...], chosen: int, plain: int, incumbent: int, lead: tuple[float, float]
+) -> str:
+    """Why the method was chosen, in words."""
+    name, best = methods[chosen].name, methods[plain].name
+    if chosen != incumbent:
+        times = lead[0] / max(lead[1], 1e-300)
+        beaten = "the combination of learners" if incumbent != plain else best
+        return f"On held-out rows {name} has less loss than {beaten}, by {times:.1f} standard errors."
+    if chosen == plain:
+        return f"On held-out rows no method is better than {best} by more than a standard error."
+    loss = methods[plain].loss
+    change = methods[chosen].gain / loss if loss > 0 else 0.0
+    compared = (
+        f"{abs(change):.0%} {'less' if change > 0 else 'more'} loss than" if abs(change) >= 0.005 else "the loss of"
+    )
+    return (
+        f"On held-out rows {name} has {compared} {best}, the single learner that is best on the source. No single "
+        "learner is better than the combination by more than two standard errors."
+    )

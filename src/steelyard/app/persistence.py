@@ -19,32 +19,27 @@ from numpy.typing import NDArray
 
 from steelyard._typing import FloatArray
 from steelyard.app.atomic_files import read_file
-from steelyard.app.held_out import probabilities
 from steelyard.errors import ModelError
+from steelyard.stacking.held_out import class_probabilities
 from steelyard.tables import Frame
 from steelyard.tables.encoding import Encoding
 from steelyard.tables.missing import is_number
 
-FORMAT = 3
+FORMAT = 4
 FILES = ("model.skops", "model.json")
 TRUSTED = (
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-    "steelyard.balance.Balance",
+    "sklearn.tree._tree.Tree",
     "steelyard._numerics.losses.Squared",
     "steelyard.one_step.classifier.OneStepClassifier",
     "steelyard.one_step.regressor.OneStepRegressor",
     "steelyard.one_step._base.OneStepRatio",
-    "steelyard.ratio.auto.AutoRatio",
-    "steelyard.ratio.auto.FittedCandidate",
-    "steelyard.ratio.candidates.RatioCandidate",
-    "steelyard.ratio._domain_classifiers.BoostedOdds",
-    "steelyard.ratio._domain_classifiers.BoundedCalibration",
-    "steelyard.ratio._domain_classifiers.LinearOdds",
-    "steelyard.ratio.ulsif.RULSIF",
-    "steelyard.ratio.ulsif.ULSIF",
     "steelyard.one_step.risk_bound.FittedNumbers",
-    "steelyard.weighted.WeightedClassifier",
-    "steelyard.weighted.WeightedRegressor",
+    "steelyard.stacking.estimators.StackedClassifier",
+    "steelyard.stacking.estimators.StackedRegressor",
+    "steelyard.stacking.learners.LogisticLearner",
+    "steelyard.stacking.rbf.RBFClassifier",
+    "steelyard.stacking.rbf.RBFRegressor",
 )
 READ = {"label", "classes", "columns", "missing"}  # what is not for people only
 ABOUT = {*READ, "method", "plain_method", "kept_plain", "measure", "performance"}
@@ -89,7 +84,7 @@ class TableModel:
 
     def probabilities(self, rows: FloatArray) -> FloatArray:
         """Probabilities of the classes (columns) for each encoded row."""
-        return probabilities(self.model, rows)
+        return class_probabilities(self.model, rows)
 
 
 def model_files(model: TableModel) -> dict[str, bytes]:

@@ -12,7 +12,8 @@ import numpy as np
 import steelyard
 from steelyard._typing import FloatArray
 from steelyard.app.atomic_files import csv_text
-from steelyard.app.comparison import BestFit, Comparison, fit_best
+from steelyard.app.comparison import Comparison
+from steelyard.app.fitting import BestFit, fit_best
 from steelyard.app.labels import Labels, read_labels
 from steelyard.app.notes import stray_text, unseen_combinations, unseen_levels
 from steelyard.app.persistence import TableModel, model_files

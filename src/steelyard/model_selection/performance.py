@@ -30,12 +30,12 @@ from steelyard._validation import (
     warn_without_target,
 )
 from steelyard.errors import InputError, ParameterError, SteelyardWarning
-from steelyard.model_selection._rows import count_rows, take_rows
 from steelyard.model_selection._scoring import row_scores, score_name
 from steelyard.model_selection.bootstrap import Interval, bootstrap_t
 from steelyard.ratio import ClassifierRatio
 from steelyard.ratio.fitting import fit_ratio, require_target_parameter
 from steelyard.ratio.table_rows import encode_tables
+from steelyard.tables.rows import count_rows, take_rows
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size
 

@@ -30,10 +30,10 @@ from steelyard._validation import (
     warn_without_target,
 )
 from steelyard.errors import InputError, NoTargetWarning, ParameterError, RawMeanWarning, SmallEffectiveSampleWarning
-from steelyard.model_selection._rows import count_rows, take_rows
 from steelyard.model_selection._scoring import RowScores, mean_score, row_scores
 from steelyard.ratio.fitting import fit_ratio
 from steelyard.ratio.table_rows import encode_tables, must_encode
+from steelyard.tables.rows import count_rows, take_rows
 from steelyard.target import Target
 
 

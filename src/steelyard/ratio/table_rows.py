@@ -6,9 +6,18 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, get_tags
 
+from steelyard._validation import (
+    check_new_rows,
+    check_source,
+    check_table,
+    check_target,
+    match_columns,
+    preprocessed,
+)
 from steelyard.errors import NotFiniteError
 from steelyard.tables import Frame, as_frame, encode_pair, match_frames
 
@@ -61,6 +70,39 @@ def _content(table: Any) -> str:
     except (ValueError, TypeError):
         return "text"
     return "numbers" if np.isfinite(rows).all() else "missing"
+
+
+class ReadsTables:
+    """Mixed into estimators with the parameter `preprocess`: source and target rows for learners and for the ratio."""
+
+    preprocess: Any
+    _reader: Any  # the learner, which may read text and missing values itself
+
+    def _prepare(self, X: Any, target: Any) -> tuple[Any, Any, Any]:
+        """Source rows for the learner, source rows for the ratio, and target rows (None without a target)."""
+        target_rows = None if target is None else match_columns(target, X)
+        tables = [X] if target_rows is None else [X, target_rows]
+        if self.preprocess is None and not must_encode(self._reader, *tables):
+            numeric = check_source(self, X)
+            # A data frame stays one, for inner steps that select columns by name.
+            rows = X if hasattr(X, "columns") else numeric
+            return rows, numeric, None if target is None else check_target(self, target, X)
+        # The input need not be numeric; the transformer or the learner makes it so.
+        check_table(self, X, reset=True)
+        if self.preprocess is not None:
+            self.preprocess_ = clone(self.preprocess).fit(X)
+            tables = [preprocessed(self.preprocess_, table) for table in tables]
+        if target_rows is None:
+            return tables[0], tables[0], None
+        return tables[0], *(encode_tables(*tables) if must_encode(self._reader, *tables) else tables)
+
+    def _rows(self, X: Any) -> Any:
+        """New rows for the learner."""
+        if self.preprocess is None and not must_encode(self._reader, X):
+            rows = check_new_rows(self, X)
+            return X if hasattr(X, "columns") else rows
+        check_table(self, X, reset=False)
+        return X if self.preprocess is None else preprocessed(self.preprocess_, X)
 
 
 def encode_tables(X: Any, X_target: Any) -> tuple[Any, Any]:

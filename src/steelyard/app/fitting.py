@@ -1,0 +1,284 @@
+"""The heart of `steelyard fit`: every method compared on held-out rows, and the chosen one fitted to all rows."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard._numerics.duplicates import table_columns, units_of_rows
+from steelyard._typing import FloatArray, IntArray
+from steelyard.app.candidates import Candidate, combinations, singles
+from steelyard.app.comparison import Comparison, compare
+from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
+from steelyard.model_selection.bootstrap import Interval, bootstrap_t
+from steelyard.model_selection.performance import cross_fitted_weights, expected_score, linear_ratio
+from steelyard.ratio import AutoRatio, default_ratio
+from steelyard.stacking.estimators import assemble
+from steelyard.stacking.held_out import (
+    N_FOLDS,
+    Data,
+    Learner,
+    both_ways,
+    draw_folds,
+    losses_of_rows,
+    predict_held_out,
+)
+from steelyard.stacking.learners import default_learners
+from steelyard.target import Target
+from steelyard.weights import effective_sample_size, flatten, normalize
+
+COMPARED_ROWS = 3000  # of each domain; all rows serve the final fit
+FLATTENING = 0.5  # of the weights that learners and shares are fitted with
+ENOUGH = 30.0  # effective sample size of the linear ratio from which on the target score has an interval
+SEPARABLE = 2.0  # effective sample size of the linear ratio below which source and target are all but separable
+VALIDATION_ETA = 0.1  # of the relative density ratio behind the validation weights
+ENOUGH_FOR_PROCESSES = 20_000  # numbers of the source table
+# How often `fit_best` calls `advance` with the default learners, at most: 9 comparisons, 6 fits, 2 steps.
+N_STEPS = 17
+
+
+@dataclass(frozen=True, eq=False)
+class BestFit:
+    """The chosen model and the plain one, fitted on all rows.
+
+    Attributes
+    ----------
+    comparison : Comparison
+        How the methods compared.
+    model, plain_model : estimators
+        The chosen model, and the plain one.
+    weights : array of shape (n_source,)
+        The weights that the chosen model was fitted with; where it uses none, the estimated importance weights.
+    compared_rows : pair of integer arrays
+        The source and target rows that methods were compared on.
+    """
+
+    comparison: Comparison
+    model: Any
+    plain_model: Any
+    weights: FloatArray
+    compared_rows: tuple[IntArray, IntArray]
+
+
+def fit_best(
+    X: FloatArray,
+    y: NDArray[Any],
+    X_target: FloatArray,
+    *,
+    classify: bool,
+    shifted: bool,
+    learners: Sequence[tuple[str, Any]] | None = None,
+    random_state: int = 0,
+    advance: Callable[[str], None] = lambda _: None,
+) -> BestFit:
+    """Compare every method on encoded rows, choose one, and fit it and the plain one on all rows.
+
+    Parameters
+    ----------
+    X, y : arrays
+        Labeled source rows without missing values.
+    X_target : array
+        Target rows.
+    classify : bool
+        Whether labels are classes.
+    shifted : bool
+        Whether the diagnosis found a shift; without one no method with weights is tried.
+    learners : sequence of (str, estimator), default=None
+        The learners; None is `default_learners`.
+    random_state : int, default=0
+        Seed of sampling and folds.
+    advance : callable, default=None
+        Called before each step with its name.
+
+    Returns
+    -------
+    BestFit
+    """
+    rng = np.random.default_rng(random_state)
+    compared = (
+        sample_rows(len(X), rng, np.unique(y, return_inverse=True)[1] if classify else None),
+        sample_rows(len(X_target), rng),
+    )
+    rows, labels, target_rows = X[compared[0]], y[compared[0]], X_target[compared[1]]
+    classes = np.unique(labels) if classify else np.zeros(0)
+    folds, units = _assign_folds(rows, labels, classes, rng)
+    advance("estimating importance weights")
+    ratio = _fit_ratio(rows, target_rows)
+    importance = None if ratio is None else np.asarray(ratio.weights_)
+    validation, enough = validation_weights(rows, target_rows, importance)
+    helpful = shifted and validation is not None
+    data = Data(rows, labels, target_rows, _fit_weights(importance, helpful, len(rows)), classes)
+    named = default_learners(classify, len(X)) if learners is None else learners
+    tried = [each for each in both_ways(named, data) if helpful or not each.takes_target]
+    candidates, failed = _held_out(tried, data, folds, advance)
+    advance("estimating the score on the target")
+    comparison = compare(candidates, data, validation, shifted)
+    scores = [_readable(candidates[i].predictions, data) for i in (comparison.plain, comparison.chosen)]
+    performance = _expected_scores(scores, rows, target_rows, folds[0], validation, enough, units, rng)
+    comparison = replace(comparison, failed=failed, performance=performance, rough=not enough)
+    if ratio is not None and len(rows) < len(X):
+        importance = normalize(ratio.predict(X))
+    everything = Data(X, y, X_target, _fit_weights(importance, helpful, len(X)), classes)
+    model, plain = _fit_on_all(candidates[comparison.chosen], candidates[comparison.plain], everything, advance)
+    weights = everything.weights
+    if comparison.weights_used:
+        weights = getattr(model, "weights_", weights)  # one-step has weights of its own
+    elif importance is not None:
+        weights = importance
+    return BestFit(comparison, model, plain, weights, compared)
+
+
+def _fit_weights(importance: FloatArray | None, helpful: bool, n_rows: int) -> FloatArray:
+    """The weights that learners and shares are fitted with."""
+    return flatten(importance, FLATTENING) if helpful and importance is not None else np.ones(n_rows)
+
+
+def _assign_folds(
+    rows: FloatArray, labels: NDArray[Any], classes: NDArray[Any], rng: np.random.Generator
+) -> tuple[list[IntArray], IntArray]:
+    """The folds of each draw, and the unit of each row; an error where there are too few rows to compare methods."""
+    codes = np.searchsorted(classes, labels) if len(classes) else None
+    columns = table_columns(rows, labels if codes is None else codes.astype(np.float64))
+    units = units_of_rows(columns)
+    _, first = np.unique(units, return_index=True)
+    rarest = len(first) if codes is None else int(np.bincount(codes[first]).min())
+    if rarest < 2 or len(first) < 2 * N_FOLDS:
+        few = "" if codes is None else f", {rarest} of the rarest class"
+        raise InputError(
+            f"The source has {len(first)} labeled rows that are not duplicates of one another{few}: too few to "
+            f"compare methods. At least {2 * N_FOLDS} are needed, and two of each class."
+        )
+    return draw_folds(columns, codes, units, rng), units
+
+
+def _fit_ratio(rows: FloatArray, target_rows: FloatArray) -> AutoRatio | None:
+    """The density ratio; None where source and target do not overlap."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SteelyardWarning)  # rough weights show in the standard errors
+        try:
+            return default_ratio().fit(rows, target=Target(target_rows))
+        except NoOverlapError:
+            return None
+
+
+def _held_out(
+    learners: Sequence[Learner], data: Data, folds: Sequence[IntArray], advance: Callable[[str], None]
+) -> tuple[list[Candidate], tuple[str, ...]]:
+    """Every candidate with its held-out predictions, and sentences on the learners that failed."""
+    # Other processes take seconds to start; small tables are done by then.
+    n_jobs = (os.cpu_count() or 1) if data.X.size >= ENOUGH_FOR_PROCESSES else 1
+    found = []
+    for each in predict_held_out(learners, data, folds, n_jobs=n_jobs):
+        found.append(each)
+        advance(f"comparing methods: {each.learner.label} is done")
+    order = [learner.label for learner in learners]
+    found.sort(key=lambda each: order.index(each.learner.label))
+    failed = tuple(f"The learner {each.learner.label} was left out: {each.failed}." for each in found if each.failed)
+    fitted = [each for each in found if not each.failed]
+    if not any(not each.learner.adapts for each in fitted):
+        raise InputError(f"No learner could be fitted without weights. {' '.join(failed)}")
+    losses = {each.learner.label: losses_of_rows(each.predictions, data.truth) for each in fitted}
+    return [*singles(fitted), *combinations(fitted, losses, data, folds)], failed
+
+
+def _fit_on_all(chosen: Candidate, plain: Candidate, data: Data, advance: Callable[[str], None]) -> tuple[Any, Any]:
+    """The chosen and the plain model, fitted on all rows; a learner in both is fitted once."""
+    fitted = {}
+    for part, _ in [*chosen.used, *plain.used]:
+        label = part.learner.label
+        if label not in fitted:
+            advance(f"fitting to all rows: {label}")
+            fitted[label] = part.learner.fit(data)
+    model = (
+        fitted[chosen.name]
+        if not chosen.is_combination
+        else assemble(
+            [(part.learner.label, fitted[part.learner.label]) for part, _ in chosen.used],
+            {part.learner.label: share for part, share in chosen.used},
+            data.weights,
+            data.classes,
+            data.X.shape[1],
+        )
+    )
+    return model, fitted[plain.name]
+
+
+def sample_rows(n_rows: int, rng: np.random.Generator, codes: IntArray | None = None) -> IntArray:
+    """At most `COMPARED_ROWS` rows to compare methods on; of each class enough for the folds, if there are."""
+    order = rng.permutation(n_rows)
+    if codes is None or n_rows <= COMPARED_ROWS:
+        return np.sort(order[:COMPARED_ROWS])
+    wanted = [np.flatnonzero(codes[order] == c)[: 2 * N_FOLDS] for c in range(codes.max() + 1)]
+    first = order[np.concatenate(wanted)]
+    rest = order[~np.isin(order, first)][: max(0, COMPARED_ROWS - len(first))]
+    return np.sort(np.concatenate([first, rest]))
+
+
+def validation_weights(
+    rows: FloatArray, target_rows: FloatArray, importance: FloatArray | None
+) -> tuple[FloatArray | None, bool]:
+    """The importance weights bounded as w/(1 − η + ηw): with unbounded ones a handful of rows would decide.
+
+    Parameters
+    ----------
+    rows, target_rows : arrays
+        Source and target rows.
+    importance : array or None
+        Importance weights of the source rows.
+
+    Returns
+    -------
+    weights : array or None
+        None where source and target do not overlap, or hardly do.
+    enough : bool
+        Whether an unbounded linear ratio has an effective sample size that allows an estimate with an interval.
+    """
+    if importance is None:
+        return None, False
+    size = effective_sample_size(linear_ratio().fit(rows, target=Target(target_rows)).weights_)
+    if size < SEPARABLE:
+        return None, False
+    return normalize(importance / (1 - VALIDATION_ETA + VALIDATION_ETA * importance)), size >= ENOUGH
+
+
+def _expected_scores(
+    scores: list[FloatArray],
+    rows: FloatArray,
+    target_rows: FloatArray,
+    fold: IntArray,
+    weights: FloatArray | None,
+    enough: bool,
+    units: IntArray,
+    rng: np.random.Generator,
+) -> dict[str, Interval]:
+    """Scores of the plain and the chosen method, on the source and as expected on the target.
+
+    With enough overlap these are the estimates of `target_performance`. With less, its corrections are unreliable: then
+    the mean under the bounded validation weights, which is optimistic, and no interval.
+    """
+    plain, chosen = scores
+    found = {"source": bootstrap_t(plain, np.ones(len(plain)), rng, units=units)}
+    if weights is None:
+        return found
+    held_out = cross_fitted_weights(rows, target_rows, linear_ratio(), fold) if enough else weights
+    for name, values in (("plain", plain), ("chosen", chosen)):
+        if name == "chosen" and np.array_equal(plain, chosen):
+            found[name] = found["plain"]
+        elif enough:
+            found[name] = expected_score(values, held_out, rows, target_rows, fold, rng, units=units).target
+        else:
+            found[name] = Interval(float(values @ weights / weights.sum()), None, None)
+    return found
+
+
+def _readable(predictions: FloatArray, data: Data) -> FloatArray:
+    """The score of each row that people read: right or wrong, or the squared error."""
+    if len(data.classes):
+        return np.asarray((predictions.argmax(axis=2) == data.truth.argmax(axis=1)).mean(axis=0))
+    return losses_of_rows(predictions, data.truth)
