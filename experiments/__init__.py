@@ -12,6 +12,7 @@ from experiments import (
     images,
     images_choice,
     label_noise,
+    promises,
     toy,
 )
 from experiments.engine.cells import Experiment
@@ -44,6 +45,7 @@ EXPERIMENTS: dict[str, Experiment[Any, Any]] = {
         coupling.EXPERIMENT,
         calibration.EXPERIMENT,
         choice.EXPERIMENT,
+        promises.EXPERIMENT,
     )
 }
 STUDIES: dict[str, Study] = {

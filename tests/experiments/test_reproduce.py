@@ -16,7 +16,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import steelyard
-from experiments import EXPERIMENTS, STUDIES, benchmark, choice, coupling, toy
+from experiments import EXPERIMENTS, STUDIES, benchmark, choice, coupling, promises, toy
 from experiments.__main__ import app
 from experiments.engine.cells import Cell, Experiment, Named, settings_key, stream
 from experiments.engine.command import Options, Run
@@ -256,6 +256,42 @@ def test_a_tiny_table_of_choices(drawing, published_data, tmp_path):
     rows = read_csv(tmp_path / "results" / "choice" / "table.csv")
     assert [(row["data"], row["method"]) for row in rows] == [
         (data, method) for data in ("auto", "heart") for method in ("ERM", "chosen")
+    ]
+
+
+def test_a_tiny_table_of_promises(drawing, published_data, tmp_path, monkeypatch):
+    monkeypatch.setattr(promises, "GENERATORS", {"continuous": promises.continuous})
+    protocol = tmp_path / "tiny.toml"
+    protocol.write_text(
+        "[sizes]\nauto = { source = 40, target = 30 }\nheart = { source = 40, target = 30 }\n"
+        "[synthetic]\nslope = 16.0\ndirections = 2\nleast_of_a_class = 10\n[variants]\n"
+    )
+    words = ["--trials", "1", "--first-trial", "1000", "--jobs", "1", "--set", f"protocol={protocol}"]
+    done = reproduce("promises", *words, "--out", str(tmp_path / "results"))
+    assert done.exit_code == 0, done.output
+    assert "table 2 together" in done.output
+    rows = read_csv(tmp_path / "results" / "promises" / "table.csv")
+    assert [(row["data"], row["method"]) for row in rows] == [
+        (data, method)
+        for data in ("continuous", "auto", "heart")
+        for method in ("given", "covered", "worse than promised", "width")
+    ]
+    assert all(float(row["mean"]) == 1 for row in rows if row["method"] == "given")
+
+
+def test_rates_of_promises_are_of_those_given():
+    given = {"auto": [1.0, 1.0, 0.0, 1.0], "heart": [1.0, 1.0, 1.0, 1.0]}
+    covered = {"auto": [1.0, 0.0, 0.0, 1.0], "heart": [1.0, 1.0, 1.0, 0.0]}
+    data = {name: Named(name) for name in given}
+    errors = {(data[name], promises.GIVEN): np.array(given[name]) for name in given}
+    errors |= {(data[name], promises.COVERED): np.array(covered[name]) for name in given}
+    errors |= {(data[name], promises.WORSE): np.array(given[name]) - covered[name] for name in given}
+    errors |= {(data[name], promises.WIDTH): 0.5 * np.array(given[name]) for name in given}
+    (section,) = promises.sections(Summary([], errors, {}))
+    assert [[entry.text for entry in line] for line in section.rows] == [
+        ["auto", "75.0", "66.7", "33.3", "0.50"],
+        ["heart", "100.0", "75.0", "25.0", "0.50"],
+        ["table 2 together", "87.5", "71.4", "28.6", "0.50"],
     ]
 
 

@@ -144,27 +144,40 @@ def fit(
     task: Annotated[
         str, typer.Option(help="auto, regression or classification; auto takes text and few whole numbers as classes.")
     ] = "auto",
+    learner: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A learner to try: linear, RBF, boosted-trees, forest or one-step; may be repeated. Default: all.",
+        ),
+    ] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Try linear and boosted trees alone.")] = False,
     missing: Missing = None,
     overwrite: Overwrite = False,
     seed: Seed = 0,
     json_output: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Diagnose the shift, compare plain and weighted models for the target, keep the best, and draw a page.
+    """Diagnose the shift, combine learners for the target, and draw a page.
 
-    Three learners (linear, kernel, boosted trees) are fitted without weights, with flattened and with relative
-    importance weights, and one-step; importance-weighted cross-validation compares them for the target. The plain
-    model is kept unless another is better by more than one standard error. Labels in the target file are never used
-    here: see steelyard evaluate.
+    Five learners (linear, RBF, boosted trees, forest, one-step) predict held-out rows, without and with importance
+    weights. Their combination, whose shares are fitted for the target, is kept unless a single learner is better by
+    more than two standard errors in importance-weighted cross-validation. The learner that is best on the source
+    stays beside it for comparison. Labels in the target file are never used here: see steelyard evaluate.
 
     Writes model.skops, model.json, weights.csv, predictions.csv, findings.json and report.html, and run.json, by which
     a later fit knows the folder as its own and may replace them.
     """
     from steelyard.app import commands, workflow
+    from steelyard.errors import ParameterError
+    from steelyard.stacking.learners import FAST
 
     with _errors():
         progress = progress_bar(ROWS, hidden=quiet or json_output)
-        run = commands.fit_files(source, target, label, task, seed, out, progress, overwrite, missing or ())
+        if fast and learner:
+            raise ParameterError("--fast chooses the learners; give either --fast or --learner.")
+        learners = FAST if fast else learner or ()
+        run = commands.fit_files(source, target, label, task, seed, out, progress, overwrite, missing or (), learners)
         if json_output:
             typer.echo(json.dumps({**workflow.run_dict(run.findings, run.comparison), "notes": run.notes}))
         elif quiet:

@@ -31,6 +31,7 @@ from steelyard.model_selection.bootstrap import Interval, bootstrap_t
 from steelyard.ratio import RULSIF, AutoRatio
 from steelyard.ratio.candidates import mixture_in_words
 from steelyard.report import phrases
+from steelyard.stacking.learners import choose_learners, default_learners
 from steelyard.tables import Column, TablePair, encode_pair, match_frames, place_of_row, regular_files
 from steelyard.tables.encoding import in_words
 from steelyard.tables.missing import is_number
@@ -192,10 +193,12 @@ def fit_files(
     progress: Progress,
     overwrite: bool = False,
     missing: Sequence[str] = (),
+    learners: Sequence[str] = (),
 ) -> FittedTables:
     """Fit on two files and write the folder."""
     check_folder(out, FIT_FILES, source, target, made_by="fit", overwrite=overwrite)
-    run = fit_pair(source, target, label, task, seed, progress, missing=missing)
+    choose_learners(learners, default_learners(False, 0))  # an unknown name is an error before anything is read
+    run = fit_pair(source, target, label, task, seed, progress, missing=missing, learners=learners)
     write_folder(out, run.files, source, target, made_by="fit", overwrite=overwrite)
     return run
 
@@ -210,6 +213,7 @@ def fit_pair(
     *,
     names: tuple[str, str] | None = None,
     missing: Sequence[str] = (),
+    learners: Sequence[str] = (),
 ) -> FittedTables:
     """Fit on two files, which the report calls by these names; writes nothing."""
     with progress, regular_files(source, target) as files:
@@ -222,6 +226,7 @@ def fit_pair(
             names=names or (files[0].name, files[1].name),
             task=task,
             seed=seed,
+            learners=learners,
             place=lambda row: place_of_row(files[0], row),
             advance=lambda step: progress.update(bar, advance=1, description=step),
         )

@@ -17,7 +17,8 @@ from steelyard.app.candidates import Candidate, combinations, singles
 from steelyard.app.comparison import Comparison, compare
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
 from steelyard.model_selection.bootstrap import Interval, bootstrap_t
-from steelyard.model_selection.performance import cross_fitted_weights, expected_score, linear_ratio
+from steelyard.model_selection.performance import linear_ratio
+from steelyard.model_selection.target_interval import accuracy_range, squared_error_range, target_intervals
 from steelyard.ratio import AutoRatio, default_ratio
 from steelyard.stacking.estimators import assemble
 from steelyard.stacking.held_out import (
@@ -29,13 +30,12 @@ from steelyard.stacking.held_out import (
     losses_of_rows,
     predict_held_out,
 )
-from steelyard.stacking.learners import default_learners
+from steelyard.stacking.learners import choose_learners, default_learners
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size, flatten, normalize
 
 COMPARED_ROWS = 3000  # of each domain; all rows serve the final fit
 FLATTENING = 0.5  # of the weights that learners and shares are fitted with
-ENOUGH = 30.0  # effective sample size of the linear ratio from which on the target score has an interval
 SEPARABLE = 2.0  # effective sample size of the linear ratio below which source and target are all but separable
 VALIDATION_ETA = 0.1  # of the relative density ratio behind the validation weights
 ENOUGH_FOR_PROCESSES = 20_000  # numbers of the source table
@@ -57,6 +57,8 @@ class BestFit:
         The weights that the chosen model was fitted with; where it uses none, the estimated importance weights.
     compared_rows : pair of integer arrays
         The source and target rows that methods were compared on.
+    importance : array or None
+        Importance weights of all source rows; None where source and target do not overlap.
     """
 
     comparison: Comparison
@@ -64,6 +66,7 @@ class BestFit:
     plain_model: Any
     weights: FloatArray
     compared_rows: tuple[IntArray, IntArray]
+    importance: FloatArray | None
 
 
 def fit_best(
@@ -73,7 +76,7 @@ def fit_best(
     *,
     classify: bool,
     shifted: bool,
-    learners: Sequence[tuple[str, Any]] | None = None,
+    learners: Sequence[str] = (),
     random_state: int = 0,
     advance: Callable[[str], None] = lambda _: None,
 ) -> BestFit:
@@ -89,8 +92,8 @@ def fit_best(
         Whether labels are classes.
     shifted : bool
         Whether the diagnosis found a shift; without one no method with weights is tried.
-    learners : sequence of (str, estimator), default=None
-        The learners; None is `default_learners`.
+    learners : sequence of str, default=()
+        Names of the learners that are tried; all of `default_learners` where there are none.
     random_state : int, default=0
         Seed of sampling and folds.
     advance : callable, default=None
@@ -111,17 +114,18 @@ def fit_best(
     advance("estimating importance weights")
     ratio = _fit_ratio(rows, target_rows)
     importance = None if ratio is None else np.asarray(ratio.weights_)
-    validation, enough = validation_weights(rows, target_rows, importance)
+    validation = validation_weights(rows, target_rows, importance)
     helpful = shifted and validation is not None
     data = Data(rows, labels, target_rows, _fit_weights(importance, helpful, len(rows)), classes)
-    named = default_learners(classify, len(X)) if learners is None else learners
+    named = choose_learners(learners, default_learners(classify, len(X)))
     tried = [each for each in both_ways(named, data) if helpful or not each.takes_target]
     candidates, failed = _held_out(tried, data, folds, advance)
     advance("estimating the score on the target")
     comparison = compare(candidates, data, validation, shifted)
     scores = [_readable(candidates[i].predictions, data) for i in (comparison.plain, comparison.chosen)]
-    performance = _expected_scores(scores, rows, target_rows, folds[0], validation, enough, units, rng)
-    comparison = replace(comparison, failed=failed, performance=performance, rough=not enough)
+    performance = _performance(scores, data, validation, units, rng)
+    rough = any(interval.low is None for interval in performance.values())
+    comparison = replace(comparison, failed=failed, performance=performance, rough=rough)
     if ratio is not None and len(rows) < len(X):
         importance = normalize(ratio.predict(X))
     everything = Data(X, y, X_target, _fit_weights(importance, helpful, len(X)), classes)
@@ -131,7 +135,7 @@ def fit_best(
         weights = getattr(model, "weights_", weights)  # one-step has weights of its own
     elif importance is not None:
         weights = importance
-    return BestFit(comparison, model, plain, weights, compared)
+    return BestFit(comparison, model, plain, weights, compared, importance)
 
 
 def _fit_weights(importance: FloatArray | None, helpful: bool, n_rows: int) -> FloatArray:
@@ -220,9 +224,7 @@ def sample_rows(n_rows: int, rng: np.random.Generator, codes: IntArray | None = 
     return np.sort(np.concatenate([first, rest]))
 
 
-def validation_weights(
-    rows: FloatArray, target_rows: FloatArray, importance: FloatArray | None
-) -> tuple[FloatArray | None, bool]:
+def validation_weights(rows: FloatArray, target_rows: FloatArray, importance: FloatArray | None) -> FloatArray | None:
     """The importance weights bounded as w/(1 − η + ηw): with unbounded ones a handful of rows would decide.
 
     Parameters
@@ -234,47 +236,33 @@ def validation_weights(
 
     Returns
     -------
-    weights : array or None
-        None where source and target do not overlap, or hardly do.
-    enough : bool
-        Whether an unbounded linear ratio has an effective sample size that allows an estimate with an interval.
+    array or None
+        None where source and target do not overlap, or are all but separable.
     """
     if importance is None:
-        return None, False
+        return None
     size = effective_sample_size(linear_ratio().fit(rows, target=Target(target_rows)).weights_)
     if size < SEPARABLE:
-        return None, False
-    return normalize(importance / (1 - VALIDATION_ETA + VALIDATION_ETA * importance)), size >= ENOUGH
+        return None
+    return normalize(importance / (1 - VALIDATION_ETA + VALIDATION_ETA * importance))
 
 
-def _expected_scores(
+def _performance(
     scores: list[FloatArray],
-    rows: FloatArray,
-    target_rows: FloatArray,
-    fold: IntArray,
-    weights: FloatArray | None,
-    enough: bool,
+    data: Data,
+    validation: FloatArray | None,
     units: IntArray,
     rng: np.random.Generator,
 ) -> dict[str, Interval]:
-    """Scores of the plain and the chosen method, on the source and as expected on the target.
-
-    With enough overlap these are the estimates of `target_performance`. With less, its corrections are unreliable: then
-    the mean under the bounded validation weights, which is optimistic, and no interval.
-    """
-    plain, chosen = scores
-    found = {"source": bootstrap_t(plain, np.ones(len(plain)), rng, units=units)}
-    if weights is None:
+    """Scores of the plain and the chosen method, on the source and, where source and target overlap, on the target."""
+    found = {"source": bootstrap_t(scores[0], np.ones(len(scores[0])), rng, units=units)}
+    if validation is None:
         return found
-    held_out = cross_fitted_weights(rows, target_rows, linear_ratio(), fold) if enough else weights
-    for name, values in (("plain", plain), ("chosen", chosen)):
-        if name == "chosen" and np.array_equal(plain, chosen):
-            found[name] = found["plain"]
-        elif enough:
-            found[name] = expected_score(values, held_out, rows, target_rows, fold, rng, units=units).target
-        else:
-            found[name] = Interval(float(values @ weights / weights.sum()), None, None)
-    return found
+    n_classes = len(data.classes)
+    score_range = accuracy_range(n_classes) if n_classes else squared_error_range(data.y)
+    intervals = target_intervals(scores, data.X, data.X_target, score_range=score_range, units=units, rng=rng)
+    known = zip(("plain", "chosen"), intervals, strict=True)
+    return found | {name: interval for name, interval in known if interval is not None}
 
 
 def _readable(predictions: FloatArray, data: Data) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -45,6 +45,7 @@ def fit_tables(
     names: tuple[str, str],
     task: str = "auto",
     seed: int = 0,
+    learners: Sequence[str] = (),
     place: Callable[[int], str] = lambda row: f"row {row + 1}",
     advance: Callable[[str], None] = lambda _: None,
 ) -> FittedTables:
@@ -62,6 +63,8 @@ def fit_tables(
         Whether labels are quantities or classes.
     seed : int, default=0
         Seed of all random choices.
+    learners : sequence of str, default=()
+        Names of the learners that are tried; all where there are none.
     place : callable, default=None
         From the number of a source row to where it is in its table, in words.
     advance : callable, default=None
@@ -87,6 +90,7 @@ def fit_tables(
         pair.X_target,
         classify=bool(labels.classes),
         shifted=findings.kind != "none",
+        learners=learners,
         random_state=seed,
         advance=advance,
     )
@@ -141,9 +145,7 @@ def _fit_report(
 ) -> str:
     """The report of a fit. It shows the rows that were compared, with the weights that weights.csv gives them."""
     shown = pair.take(*best.compared_rows)
-    # Without overlap there are no importance weights, and weights.csv gives every row the same.
-    none = findings.ratio is None and not np.ptp(best.weights)
-    weights = None if none else best.weights[best.compared_rows[0]]
+    weights = None if best.importance is None else best.weights[best.compared_rows[0]]
     evidence = gather(shown, findings, weights, np.random.default_rng(seed))
     return render(findings, evidence, comparison, facts=facts, notes=notes)
 

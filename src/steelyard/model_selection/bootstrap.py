@@ -13,6 +13,9 @@ from steelyard._typing import FloatArray, IntArray
 
 N_BOOTSTRAP = 500
 DRAWN_AT_ONCE = 1_000_000  # rows of the bootstrap samples that are in memory at a time
+# Where few rows carry the weight, a draw without them has a standard error next to zero. It is taken to be at
+# least this share of the standard error of the rows themselves.
+LEAST_ERROR = 0.5
 LEAST_ROWS = 10  # with fewer rows there is no interval
 
 
@@ -97,8 +100,7 @@ def bootstrap_t(
             chosen = rng.integers(len(values), size=(draw.stop - draw.start, len(values)))
             drawn.append((values[chosen], mass[chosen]))
         means[draw], errors[draw] = _mean_and_error(drawn)
-    usable = errors > 0
-    t = (means[usable] - mean[0]) / errors[usable]
+    t = (means - mean[0]) / np.maximum(errors, LEAST_ERROR * error[0])
     low, high = np.quantile(t, [(1 + level) / 2, (1 - level) / 2])
     return Interval(float(mean[0]), float(mean[0] - low * error[0]), float(mean[0] - high * error[0]))
 

@@ -277,13 +277,7 @@ def expected_score(
         Scores on target and source.
     """
     rows, target_rows = np.asarray(X, dtype=np.float64), np.asarray(X_target, dtype=np.float64)
-    predicted, on_target, n_folds = np.empty(len(scores)), np.zeros(len(target_rows)), int(fold.max()) + 1
-    with one_blas_thread():
-        for f in range(n_folds):
-            train, test = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
-            outcome = _outcome_model(rows[train], scores[train])
-            predicted[test] = outcome.predict(rows[test])
-            on_target += outcome.predict(target_rows) / n_folds
+    predicted, on_target = predicted_scores(scores, rows, target_rows, fold)
     target_units = units_of_rows(table_columns(X_target))
     return Performance(
         bootstrap_t(scores - predicted, weights, rng, on_target, level, units, target_units),
@@ -294,14 +288,51 @@ def expected_score(
     )
 
 
+def predicted_scores(
+    scores: FloatArray, rows: FloatArray, target_rows: FloatArray, fold: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Predictions of the score by outcome models, each fitted without one fold of the source rows.
+
+    Parameters
+    ----------
+    scores : array of shape (n_source,)
+        Score of each source row.
+    rows : array of shape (n_source, n_columns)
+        Source rows.
+    target_rows : array of shape (n_target, n_columns)
+        Target rows.
+    fold : array of shape (n_source,)
+        Number of the fold of each source row.
+
+    Returns
+    -------
+    predicted : array of shape (n_source,)
+        By the model without the row's fold.
+    on_target : array of shape (n_target,)
+        Mean over the models.
+    """
+    predicted, on_target, n_folds = np.empty(len(scores)), np.zeros(len(target_rows)), int(fold.max()) + 1
+    with one_blas_thread():
+        for f in range(n_folds):
+            train, test = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
+            outcome = _outcome_model(rows[train], scores[train])
+            predicted[test] = outcome.predict(rows[test])
+            on_target += outcome.predict(target_rows) / n_folds
+    return predicted, on_target
+
+
 def linear_ratio() -> ClassifierRatio:
     """A density ratio whose logarithm is linear in the columns and in the levels of columns of few levels."""
+    return ClassifierRatio(linear_classifier(), random_state=0)
+
+
+def linear_classifier() -> Any:
+    """Logistic regression on the columns and on the levels of columns of few levels."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    model = make_pipeline(LevelIndicators(), StandardScaler(), LogisticRegression(max_iter=1000))
-    return ClassifierRatio(model, random_state=0)
+    return make_pipeline(LevelIndicators(), StandardScaler(), LogisticRegression(max_iter=1000))
 
 
 class LevelIndicators(TransformerMixin, BaseEstimator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -15,11 +16,14 @@ from steelyard._numerics.duplicates import table_columns
 from steelyard._splits.rows import folds_of_table
 from steelyard._typing import FloatArray, IntArray
 from steelyard._validation import check_weights
+from steelyard.errors import ParameterError
 from steelyard.one_step import OneStepClassifier, OneStepRegressor
 from steelyard.stacking.rbf import ROWS_OF_CHOICE, RBFClassifier, RBFRegressor
 
 LINEAR, RBF, BOOSTED, FOREST, ONE_STEP = "linear", "RBF", "boosted trees", "forest", "one-step"
 INVERSE_REGS = (0.01, 0.1, 1.0, 10.0)
+# The learners of a fast fit.
+FAST = (LINEAR, BOOSTED)
 N_FOLDS = 3
 N_TREES = 100
 # With fewer rows, those that early stopping would set aside are missed more than they help.
@@ -72,6 +76,33 @@ def default_learners(classify: bool, n_rows: int) -> list[tuple[str, Any]]:
         (FOREST, ExtraTreesRegressor(max_features=0.5, **forest)),
         (ONE_STEP, OneStepRegressor(random_state=0)),
     ]
+
+
+def choose_learners(names: Sequence[str], learners: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """The learners of these names, in any case and with hyphens for blanks; all of them where no name is given.
+
+    Parameters
+    ----------
+    names : sequence of str
+        What the user wrote.
+    learners : list of (str, estimator)
+        The learners that there are.
+
+    Returns
+    -------
+    list of (str, estimator)
+    """
+    wanted = {_plain(name) for name in names}
+    unknown = [name for name in names if _plain(name) not in {_plain(known) for known, _ in learners}]
+    if unknown:
+        raise ParameterError(
+            f"There is no learner {unknown[0]!r}; the learners are {', '.join(name for name, _ in learners)}."
+        )
+    return [(name, learner) for name, learner in learners if not wanted or _plain(name) in wanted]
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("-", " ")
 
 
 class LogisticLearner(ClassifierMixin, BaseEstimator):
