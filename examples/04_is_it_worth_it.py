@@ -10,7 +10,7 @@ X, X_target = rng.normal(0, 1, (1000, 3)), rng.normal([0.7, 0, 0], 1, (800, 3))
 y = X[:, 0] ** 2 + X[:, 1] + 0.3 * rng.normal(size=1000)
 
 found = diagnose(X, target=X_target)  # shows itself as a table in a notebook
-print(found.recommendation, "-", found.reason)
+print(found.recommendation, "-", found.reason, found.advice)
 
 model = LinearRegression().fit(X[:500], y[:500])
 score = target_performance(model, X[500:], y[500:], target=Target(X_target))

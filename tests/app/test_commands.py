@@ -41,7 +41,8 @@ def files(tmp_path):
 def test_diagnose_says_and_writes_the_verdict(files, tmp_path):
     said = steelyard("diagnose", *files, "--label", "y", "--out", tmp_path / "run")
     assert said.exit_code == 0, said.output
-    assert "covariate shift" in said.output
+    assert "The columns have shifted: use " in said.output
+    assert "covariate shift and label shift cannot be told apart" in said.output
     findings = json.loads((tmp_path / "run" / "findings.json").read_text())
     assert findings["columns"][0]["name"] in ("age", "city")
     assert findings["labels"] is None

@@ -83,6 +83,8 @@ def test_the_files_agree_with_each_other(folder):
     values = np.array([float(row["weight"]) for row in weights])
     assert values.mean() == pytest.approx(1)
     assert (np.ptp(values) == 0) == (chosen["weighting"] == "no weights")
+    size = f"Effective sample size {values.sum() ** 2 / np.square(values).sum():,.0f} of 160 rows"
+    assert size in (folder / "run" / "report.html").read_text()  # what weights.csv holds is what is drawn
     predictions = rows_of(folder / "run" / "predictions.csv")
     assert len(predictions) == 160
     for row in predictions:
@@ -111,6 +113,14 @@ def test_evaluate_counts_right_predictions(folder):
     assert found["found"]["chosen"]["low"] < found["found"]["chosen"]["mean"] < found["found"]["chosen"]["high"]
     said = steelyard("evaluate", folder / "run", folder / "target.csv").output
     assert "Accuracy on 160 labeled rows" in said
+    words = " ".join(said.split())
+    for key in ("promise", "choice"):
+        assert found[key] in words
+    promised, mean = found["promised"]["chosen"], found["found"]["chosen"]["mean"]
+    if promised["low"] is not None:
+        held = promised["low"] <= mean <= promised["high"]
+        assert found["promise"].startswith("The promise held: ") == held
+    assert found["choice"].startswith(("The choice ", "Whether the choice was right cannot be told", "The plain model"))
 
 
 def test_diagnose_and_weigh_take_the_same_table(folder, tmp_path):

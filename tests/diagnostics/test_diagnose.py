@@ -21,7 +21,7 @@ from steelyard.diagnostics.conditional import (
     class_conditional_test,
     concept_test,
 )
-from steelyard.diagnostics.findings import pareto_k, uncovered_share
+from steelyard.diagnostics.overlap import pareto_k, uncovered_share
 from steelyard.diagnostics.two_sample import _mmd, classifier_test, column_test, mmd_test
 from steelyard.errors import InputError
 from steelyard.tables import Column, as_frame
@@ -220,7 +220,7 @@ def test_labels_name_the_kind():
     y, y_target = X[:, 0] + 0.3 * rng.normal(size=400), T[:, 0] + T[:, 1] + 0.3 * rng.normal(size=400)
     found = diagnose(X, y, target=Target(T, y_target))
     assert (found.kind, found.recommendation) == ("concept", "not by x")
-    assert "Weighting by x does not help" in found.reason
+    assert "Weighting by x does not help" in found.advice
     assert diagnose(X, y, target=Target(T)).labels is None
 
 
@@ -244,12 +244,14 @@ def test_findings_print_in_a_few_lines():
     lines = str(found).splitlines()
     assert 5 <= len(lines) <= 10
     assert max(map(len, lines)) <= 120
-    assert lines[0].startswith("Covariate shift: ")
-    assert found.reason in " ".join(lines)
+    assert lines[0].startswith("The columns have shifted: use ")
+    for words in (found.reason, found.advice, "covariate shift and label shift cannot be told apart"):
+        assert words in " ".join(lines)
     auc = float(re.search(r"AUC (\d\.\d\d) ", str(found)).group(1))
     assert auc == pytest.approx(norm.cdf(1 / np.sqrt(2)), abs=0.06)  # of two normal distributions one apart
-    p_value = float(re.search(r"most shifted first: x3 \(p = ([^)]+)\), ", str(found)).group(1))
-    assert p_value == pytest.approx(found.columns[0].p_value, rel=0.1)
+    second = re.search(r"most shifted first: x3 \(p < 0.001\), x\d \(p = ([^)]+)\), ", str(found)).group(1)
+    assert found.columns[0].p_value < 0.001
+    assert float(second) == pytest.approx(found.columns[1].p_value, rel=0.1)
     assert lines[-2].endswith(", …")
     assert "of n = 300 source rows" in lines[-1]
     assert "of 250 target rows" in lines[-1]

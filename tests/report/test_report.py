@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import json
 import re
 import shutil
@@ -10,14 +11,17 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from steelyard import ULSIF, AutoRatio, Target, WeightedRegressor, diagnose
 from steelyard.app.comparison import ComparedMethod, Comparison
+from steelyard.balance import column_balance
+from steelyard.diagnostics import diagnose_pair
 from steelyard.model_selection import Interval
-from steelyard.report import gather, render, svg
+from steelyard.report import gather, pictures, render, svg
 from steelyard.report.evidence import marginal, weight_histogram
-from steelyard.tables import Column, Frame, encode_pair
+from steelyard.tables import Column, Frame, as_frame, encode_pair
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -39,12 +43,13 @@ def frame(seed, shift):
 
 def comparison():
     methods = [
-        ComparedMethod("linear, no weights", "linear", "no weights", 1.0, 0.9, 0.0, 0.0, 200.0),
-        ComparedMethod("linear, relative, η=½", "linear", "relative, η=½", 0.8, 1.0, 0.2, 0.1, 120.0),
-        ComparedMethod("one-step", "one-step", "one-step", 9.0, 1.0, -8.0, np.inf, 20.0),
+        ComparedMethod("linear, no weights", "linear", False, 1.0, 0.9, 0.0, 0.0, 200.0),
+        ComparedMethod("linear, relative, η=½", "linear", True, 0.8, 1.0, 0.2, 0.1, 120.0),
+        ComparedMethod("one-step", "one-step", True, 9.0, 1.0, -8.0, np.inf, 20.0),
     ]
     scores = {name: Interval(0.5, 0.4, 0.7) for name in ("source", "plain", "chosen")}
-    return Comparison(tuple(methods), 1, 0, 60.0, 200, "It <b>is</b> better.", (), scores, "squared error")
+    reason = "It <b>is</b> better."
+    return Comparison(tuple(methods), 1, 0, 60.0, 200, reason, (), scores, "squared error", weights_used=True)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +65,6 @@ def page():
         comparison(),
         facts={"source": "<i>s.csv</i>"},
         notes=["A <u>note</u>."],
-        weights_used=True,
     )
 
 
@@ -92,6 +96,7 @@ def test_every_picture_is_well_formed_and_named(page):
         root = ET.fromstring(text)
         title = root.find("{http://www.w3.org/2000/svg}title")
         assert title.text
+        assert root.find("{http://www.w3.org/2000/svg}desc").text
         for node in root.iter():
             for name, value in node.attrib.items():
                 if name in ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height"):
@@ -99,8 +104,108 @@ def test_every_picture_is_well_formed_and_named(page):
 
 
 def test_the_verdict_comes_first(page):
-    assert page.index("<h1>Use linear, relative, η=½</h1>") < page.index("<svg")
+    assert page.index("<h1>Linear, weighted for the target</h1>") < page.index("<svg")
     assert "0.707 (0.632 to 0.837)" in page  # the root of 0.5 (0.4 to 0.7)
+
+
+def test_learners_left_out_are_notes_and_a_missing_error_is_called_unknown():
+    source, target = frame(0, 0.0), frame(1, 1.0)
+    diagnosis = diagnose_pair(encode_pair(source, target))
+    evidence = gather(diagnosis.compared, diagnosis.findings, diagnosis.weights, np.random.default_rng(0))
+    failed = replace(comparison(), failed=("The forest was <i>left out</i>.",), weights_used=False)
+    page = render(diagnosis.findings, evidence, failed, facts={}, notes=[])
+    assert "<li>The forest was &lt;i&gt;left out&lt;/i&gt;.</li>" in page
+    assert "not used by the chosen model" in page
+    assert "<td>-8</td><td>unknown</td>" in page  # the standard error of one-step
+    assert not re.search(r"\b(inf|nan)\b", re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL))
+
+
+def test_shares_are_drawn_and_those_of_every_combination_are_listed():
+    source, target = frame(0, 0.0), frame(1, 1.0)
+    diagnosis = diagnose_pair(encode_pair(source, target))
+    evidence = gather(diagnosis.compared, diagnosis.findings, diagnosis.weights, np.random.default_rng(0))
+    plain, single, _ = comparison().methods
+    shares = (("forest, weighted", 0.7), ("linear, weighted", 0.3))
+    methods = (plain, replace(single, name="weighted stacking", shares=shares))
+    methods += (replace(single, name="plain mean", shares=(("linear", 0.5), ("forest", 0.5))),)
+    page = render(diagnosis.findings, evidence, replace(comparison(), methods=methods), facts={}, notes=[])
+    assert "<h1>A combination of two learners, weighted for the target</h1>" in page
+    (bars,) = re.findall(r"<svg[^>]*><title>Shares of weighted stacking</title>.*?</svg>", page, re.DOTALL)
+    widths = [float(width) for width in re.findall(r'<rect x="[^"]*" y="[^"]*" width="([^"]*)"', bars)]
+    assert widths[1] / widths[0] == pytest.approx(3 / 7, abs=0.01)
+    assert "weighted stacking: forest, weighted 70%, linear, weighted 30%." in page
+    assert "plain mean: linear 50%, forest 50%." in page
+
+
+def test_the_drift_table_and_the_balance_of_the_weights_drawn(page):
+    source, target = frame(0, 0.0), frame(1, 1.0)
+    findings = diagnose(source, target=Target(target))
+    drifted = {column.name for column in findings.columns if column.drifted}
+    assert {"age"} <= drifted < {column.name for column in findings.columns}
+    table = page[page.index("Which columns drifted?") : page.index("Importance weights")]
+    rows = re.findall(r'<th scope="row">(.*?)</th><td class="verdict">(\w+)</td><td>(.*?)</td><td>(.*?)</td>', table)
+    assert {name for name, verdict, _, _ in rows if verdict == "yes"} == drifted
+    assert all(float(distance) >= float(least) for _, verdict, distance, least in rows if verdict == "yes")
+    assert f"Drift is seen in {len(drifted)} of 4 columns." in page
+    pair = encode_pair(source, target)
+    weights = ULSIF(random_state=0).fit(pair.X, target=pair.X_target).weights_
+    balance = column_balance(pair.X, pair.X_target, weights, columns=pair.encoding.feature_names).by_column()
+    after = page[page.index("Columns before and after weighting") :]
+    shown = re.findall(r'<th scope="row">.*?</th><td>([+-][\d.]+)</td><td>([+-][\d.]+)</td>', after)
+    assert shown == [(f"{c.before:+.2f}", f"{c.after:+.2f}") for c in balance[: len(shown)]]
+    assert len(shown) == len(balance)
+
+
+def test_numbers_are_written_as_people_write_them():
+    rng = np.random.default_rng(0)
+    X, T = ({"income": 60_000 * rng.lognormal(shift, 0.5, 300)} for shift in (0.0, 0.4))
+    diagnosis = diagnose_pair(encode_pair(as_frame(pa.table(X)), as_frame(pa.table(T))))
+    large = replace(comparison(), performance={"source": Interval(51_832.0**2, 40_000.0**2, 70_000.0**2)})
+    evidence = gather(diagnosis.compared, diagnosis.findings, diagnosis.weights, np.random.default_rng(0))
+    page = render(diagnosis.findings, evidence, large, facts={}, notes=[])
+    assert "51,800 (40,000 to 70,000)" in page
+    assert ">100,000</text>" in page
+    for text in (page, str(diagnosis.findings), diagnosis.findings._repr_html_()):
+        assert not re.search(r"\d[eE][+-]?\d\d", re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL))
+        assert "&lt; 0.001" in text or "p < 0.001" in text
+
+
+@pytest.mark.parametrize("length", [5, 25, 55])
+def test_labels_are_whole_and_inside_the_picture(length):
+    words = "a_rather long name " * 4
+    names = ["x", words[:length].strip(), "W" * min(length, 40)]
+    lanes = svg.Lanes(names, 20.0)
+    assert lanes.labels == names
+    assert lanes.beside == (length == 5)
+    ends = [*lanes.middles, lanes.bottom]
+    for i, name in enumerate(names):
+        lines = [ET.fromstring(line) for line in lanes.label(i)]
+        assert "".join(line.text.replace(" ", "") for line in lines) == name.replace(" ", "")
+        for line in lines:
+            x, width = float(line.get("x")), svg.text_width(line.text)
+            low, high = (x - width, x) if line.get("text-anchor") == "end" else (x, x + width)
+            assert low >= 0
+            assert high <= svg.WIDTH
+            assert float(line.get("y")) <= ends[i] + 4  # not in the next lane
+
+
+def test_only_absurd_labels_are_shortened_and_a_tooltip_has_them_whole():
+    name = "begin" + 80 * "x" + "end"
+    (label,) = svg.Lanes([name], 20.0).labels
+    assert len(label) == 60
+    assert label.startswith("begin")
+    assert label.endswith("end")
+    assert str(svg.Lanes([name], 20.0).label(0)[0]).count(name) == 1
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (1.2e6, 9.9e6), (19_000, 19_090), (-1e-5, 1e-5)])
+def test_names_of_ticks_do_not_overlap(low, high):
+    axis = svg.Axis(low, high, 40, 350)
+    name = pictures.written
+    places = [(axis(value), svg.text_width(name(value))) for value in axis.spaced_ticks(name, 5)]
+    assert len(places) >= 2
+    for (before, first), (after, second) in itertools.pairwise(places):
+        assert before + first / 2 < after - second / 2
 
 
 def test_each_picture_says_how_to_read_it(page):
@@ -129,9 +234,9 @@ def test_differences_before_and_after_are_means_in_standard_deviations():
     place = pair.encoding.feature_names.index("age")
     ages, target_ages = pair.X[:, place], pair.X_target[:, place]
     unit = np.sqrt((ages.var() + target_ages.var()) / 2)
-    assert found["age"].before == pytest.approx(abs(target_ages.mean() - ages.mean()) / unit)
-    assert found["age"].after == pytest.approx(abs(weights.balance_.after[place]), abs=0.1)  # other folds
-    left = [x.after for x in balance]
+    assert abs(found["age"].before) == pytest.approx(abs(target_ages.mean() - ages.mean()) / unit)
+    assert abs(found["age"].after) == pytest.approx(abs(weights.balance_.after[place]), abs=0.1)  # other folds
+    left = [abs(x.after) for x in balance]
     assert left == sorted(left, reverse=True)
 
 
@@ -144,7 +249,7 @@ def test_without_overlap_there_are_no_weights_to_draw():
     source, target = frame(0, 0.0), frame(1, 1.0)
     findings = replace(diagnose(source, target=Target(target)), ratio=None, balance=())
     evidence = gather(encode_pair(source, target), findings, None, np.random.default_rng(0))
-    page = render(findings, evidence, None, facts={}, notes=[], weights_used=False)
+    page = render(findings, evidence, None, facts={}, notes=[])
     assert "do not overlap" in page
     assert "source, weighted" not in page
 

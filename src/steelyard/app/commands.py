@@ -15,6 +15,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from steelyard._numerics.weighted_means import paired_gain
+from steelyard._numerics.written import written, written_p, written_share
 from steelyard._typing import FloatArray
 from steelyard.app.atomic_files import MARK, check_file, check_folder, csv_text, write_file, write_folder
 from steelyard.app.fitting import N_STEPS
@@ -67,13 +68,14 @@ def diagnose_files(
             split_label(frame, label) for frame in labeled(*frames, label, names)
         )
         pair = encode_pair(*match_frames(source_frame, target_frame, " and ".join(names)))
-        findings = diagnose_pair(pair, y, y_target, random_state=seed)
+        diagnosis = diagnose_pair(pair, y, y_target, random_state=seed)
+        findings = diagnosis.findings
         notes += unseen_levels(pair.source, pair.target) + unseen_combinations(pair)
         if out is not None:
             progress.update(task, description="drawing the report")
             facts = {"source": names[0], "target": names[1], "seed": str(seed)}
             facts["rows compared"] = f"{findings.n_source:,} and {findings.n_target:,}"
-            page = diagnosis_report(findings, pair, facts, notes, seed)
+            page = diagnosis_report(diagnosis, facts, notes, seed)
             contents = dict(zip(DIAGNOSE_FILES, (findings.to_json() + "\n", page), strict=True))
             write_folder(out, contents, source, target, made_by="diagnose", overwrite=overwrite)
         progress.remove_task(task)
@@ -87,41 +89,41 @@ def show_notes(notes: Sequence[str], console: Console) -> None:
 
 
 def show_findings(findings: Findings, console: Console) -> None:
-    """The verdict, the evidence, the most shifted columns."""
-    console.print(
-        f"[bold]{findings.recommendation}[/]  ({findings.kind} shift)"
-        if findings.kind != "none"
-        else f"[bold]{findings.recommendation}[/]"
-    )
-    console.print(escape(findings.reason), highlight=False)
-    differences = "not weighted"
+    """The verdict, what was found, the advice, the evidence and the columns."""
+    console.print(f"[bold]{escape(phrases.headline(findings, None))}[/]", highlight=False)
+    for words in (f"{findings.reason} {phrases.drift(findings)}", findings.advice, phrases.unseen(findings)):
+        console.print(escape(words), highlight=False)
+    evidence = Table(box=None, show_header=False, padding=(0, 2))
+    rows = [
+        ("domain classifier", f"AUC {findings.auc:.2f} ({written_p(findings.classifier_p)})"),
+        ("maximum mean discrepancy (MMD²)", f"{written(findings.mmd)} ({written_p(findings.mmd_p)})"),
+        ("target rows outside the source's support", written_share(findings.uncovered)),
+        ("importance weights by", findings.ratio or "none: source and target do not overlap"),
+        ("rows compared", f"{findings.n_source:,} source, {findings.n_target:,} target"),
+    ]
     if findings.balance:
         before, after = (np.mean([abs(getattr(c, when)) for c in findings.balance]) for when in ("before", "after"))
-        differences = f"{before:.3f}, weighted {after:.3f}"
-    evidence = Table(box=None, show_header=False, padding=(0, 2))
-    for name, value in (
-        ("domain classifier", f"AUC {findings.auc:.2f} (p = {findings.classifier_p:.2g})"),
-        ("maximum mean discrepancy (MMD²)", f"{findings.mmd:.4f} (p = {findings.mmd_p:.2g})"),
-        ("target rows outside the source's support", f"{findings.uncovered:.0%}"),
-        ("importance weights by", findings.ratio or "none: source and target do not overlap"),
-        ("effective sample size", f"{findings.effective_share:.0%} of n"),
-        ("mean difference of the columns (sd)", differences),
-        ("tail of the weights (Pareto k)", f"{findings.pareto_k:.2f}"),
-        ("rows compared", f"{findings.n_source:,} source, {findings.n_target:,} target"),
-    ):
-        evidence.add_row(name, value)
+        size = f"{findings.effective_share * findings.n_source:,.0f} of {findings.n_source:,} rows"
+        rows += [
+            ("effective sample size", f"{size} ({written_share(findings.effective_share)})"),
+            ("mean difference of the columns (sd)", f"{before:.3f}, weighted {after:.3f}"),
+            ("tail of the weights (Pareto k)", f"{findings.pareto_k:.2f}"),
+        ]
     if findings.labels is not None:
-        evidence.add_row("label differs", f"p = {findings.labels.label_p:.2g}")
-        evidence.add_row("label differs given x", f"p = {findings.labels.concept_p:.2g}")
-        evidence.add_row("x differs given label", f"p = {findings.labels.class_conditional_p:.2g}")
+        rows += [
+            ("label differs", written_p(findings.labels.label_p)),
+            ("label differs given x", written_p(findings.labels.concept_p)),
+            ("x differs given label", written_p(findings.labels.class_conditional_p)),
+        ]
+    for name, value in rows:
+        evidence.add_row(name, value)
     console.print(evidence)
     columns = Table(title="Most shifted columns", title_justify="left")
-    for name in ("column", "kind", "difference (sd)", "distance", "p (corrected)"):
+    for name in ("column", "kind", "difference (sd)", "distance", "threshold", "p (corrected)", "drifted"):
         columns.add_column(name, justify="left" if name in ("column", "kind") else "right")
     for c in findings.columns[:10]:
-        columns.add_row(
-            escape(c.name), c.kind, f"{c.standardized_difference:+.2f}", f"{c.distance:.2f}", f"{c.p_value:.2g}"
-        )
+        numbers = f"{c.standardized_difference:+.2f}", f"{c.distance:.2f}", f"{c.threshold:.2f}"
+        columns.add_row(escape(c.name), c.kind, *numbers, written_p(c.p_value, ""), "yes" if c.drifted else "no")
     console.print(columns)
 
 
@@ -231,22 +233,32 @@ def fit_pair(
 
 
 def show_run(run: FittedTables, out: Path, console: Console) -> None:
-    """The verdict, the methods, the expected scores, and where the files are."""
-    console.print(f"[bold]{escape(phrases.headline(run.findings, run.comparison))}[/]", highlight=False)
-    console.print(escape(run.findings.reason), highlight=False)
-    console.print(escape(run.comparison.reason), highlight=False)
-    show_notes(run.notes, console)
-    table = Table(title="Importance-weighted cross-validation", title_justify="left")
-    for name in ("method", "loss on the target", "gain over plain", "ESS"):
+    """What was done and why, the methods, the expected scores, and where the files are."""
+    findings, comparison = run.findings, run.comparison
+    console.print(f"[bold]{escape(phrases.headline(findings, comparison))}[/]", highlight=False)
+    found = f"{findings.reason} {phrases.drift(findings)}"
+    for words in (found, phrases.outcome(findings, comparison), phrases.unseen(findings)):
+        console.print(escape(words), highlight=False)
+    show_notes((*run.notes, *comparison.failed), console)
+    shares = dict(comparison.methods[comparison.chosen].shares)
+    domain = phrases.compared_domain(findings, comparison)
+    table = Table(title=f"Estimated error of each method on the {domain}", title_justify="left")
+    error = "Brier score" if comparison.classes else "squared error"
+    for name in ("method", error, "gain over plain", *(["share"] if shares else [])):
         table.add_column(name, justify="left" if name == "method" else "right")
-    for i, m in enumerate(run.comparison.methods):
-        gain = "" if i == run.comparison.plain else f"{m.gain:+.3g} ± {m.gain_error:.2g}"
-        style = "bold green" if i == run.comparison.chosen else "bold" if i == run.comparison.plain else ""
-        table.add_row(m.name, f"{m.loss:.4g}", gain, f"{m.effective_sample_size:.0f}", style=style)
+    for i, m in enumerate(comparison.methods):
+        marked, gain = m.name, written(m.gain) + (f" ± {written(m.gain_error)}" if np.isfinite(m.gain_error) else "")
+        if i == comparison.plain:
+            marked, gain = f"{marked} (plain)", ""
+        if i == comparison.chosen and i != comparison.plain:
+            marked = f"{marked} (chosen)"
+        style = "bold green" if i == comparison.chosen else "bold" if i == comparison.plain else ""
+        share = [written_share(shares[m.name]) if m.name in shares else ""] if shares else []
+        table.add_row(escape(marked), written(m.loss), gain, *share, style=style)
     console.print(table)
-    console.print(f"Expected {phrases.score_name(run.comparison.measure)}:", highlight=False)
-    for name, value in phrases.scores(run.comparison):
-        console.print(f"  {name}: {value}", highlight=False)
+    console.print(f"Expected {phrases.score_name(comparison.measure)}:", highlight=False)
+    for name, value, about in phrases.scores(findings, comparison):
+        console.print(f"  {name}: {value}; {about}", highlight=False)
     console.print(f"In {escape(str(out))}: {', '.join(sorted(run.files))}", highlight=False, soft_wrap=True)
     console.print(f"Report: {escape(str(out / 'report.html'))}", highlight=False, soft_wrap=True)
 
@@ -294,18 +306,24 @@ def evaluate_file(
             found[name] = Interval(float(scores.mean()), float(around.low), float(around.high))
         else:
             found[name] = bootstrap_t(scores, np.ones(len(scores)), np.random.default_rng(seed))
-    return {
+    measure, kept_plain = model.about["measure"], model.about["kept_plain"]
+    promised = model.about["performance"].get("chosen")
+    result = {
         "rows": len(frame),
         "method": model.about["method"],
         "plain_method": model.about["plain_method"],
-        "kept_plain": model.about["kept_plain"],
-        "measure": model.about["measure"],
+        "kept_plain": kept_plain,
+        "measure": measure,
         "found": {name: asdict(interval) for name, interval in found.items()},
         "promised": model.about["performance"],
         "difference": gain,
         "difference_error": error if np.isfinite(error) else None,
         "notes": notes,
     }
+    told = None if promised is None else Interval(**promised)
+    kept = "The plain model was kept, so there is no other model to compare it with."
+    choice = kept if kept_plain else compared(result)
+    return {**result, "promise": phrases.promise(found["chosen"], told, measure), "choice": choice}
 
 
 def row_scores_of(model: TableModel, rows: FloatArray, label: Column, *, plain: bool, table: str) -> FloatArray:
@@ -331,7 +349,7 @@ def row_scores_of(model: TableModel, rows: FloatArray, label: Column, *, plain: 
 
 def show_evaluation(found: dict[str, Any], console: Console) -> None:
     """Expected and observed scores, side by side."""
-    table = Table(title=f"{phrases.score_name(found['measure']).capitalize()} on {found['rows']:,} labeled rows (95 %)")
+    table = Table(title=f"{phrases.score_name(found['measure']).capitalize()} on {found['rows']:,} labeled rows")
     for name in ("model", "observed", "expected by fit"):
         table.add_column(name, justify="left" if name == "model" else "right")
     shown = [("plain", found["plain_method"])]
@@ -342,20 +360,19 @@ def show_evaluation(found: dict[str, Any], console: Console) -> None:
         values = ["unknown" if side is None else phrases.score(Interval(**side), found["measure"]) for side in sides]
         table.add_row(f"{name} ({key})", *values)
     console.print(table)
-    if found["kept_plain"]:
-        console.print("The plain model was kept.")
-        return
-    console.print(compared(found), highlight=False)
+    for key in ("promise", "choice"):
+        console.print(found[key], highlight=False)
 
 
 def compared(found: dict[str, Any]) -> str:
-    """Whether the chosen model is better than the plain one, in phrases."""
-    difference, error = found["difference"], found["difference_error"]
-    if difference == 0:
-        return "The chosen model and the plain one are equally good here."
-    better = (difference > 0) == (found["measure"] == "accuracy")
-    words_of = f"The chosen model is {'better' if better else 'worse'} than the plain one"
+    """Whether the choice of a fit was right: is the chosen model better than the plain one?"""
     from scipy.stats import t
 
-    sure = error is not None and found["rows"] > 1 and abs(difference) > t.ppf(0.975, found["rows"] - 1) * error
-    return f"{words_of}." if sure else f"{words_of} on these rows, by no more than chance could explain."
+    difference, error = found["difference"], found["difference_error"]
+    if difference == 0:
+        return "The choice made no difference: the chosen model and the plain one are equally good here."
+    better = (difference > 0) == (found["measure"] == "accuracy")
+    said = f"the chosen model is {'better' if better else 'worse'} than the plain one"
+    if error is not None and found["rows"] > 1 and abs(difference) > t.ppf(0.975, found["rows"] - 1) * error:
+        return f"The choice was {'right' if better else 'wrong'}: {said}."
+    return f"Whether the choice was right cannot be told: {said} on these rows, by no more than chance could explain."

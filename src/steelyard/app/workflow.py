@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -11,23 +10,20 @@ from typing import Any
 import numpy as np
 
 import steelyard
-from steelyard._typing import FloatArray, IntArray
+from steelyard._typing import FloatArray
 from steelyard.app.atomic_files import csv_text
 from steelyard.app.comparison import Comparison
 from steelyard.app.fitting import BestFit, fit_best
 from steelyard.app.labels import Labels, read_labels
 from steelyard.app.notes import stray_text, unseen_combinations, unseen_levels
 from steelyard.app.persistence import TableModel, model_files
-from steelyard.diagnostics import Findings, diagnose_pair
+from steelyard.diagnostics import Diagnosis, Findings, diagnose_pair
 from steelyard.diagnostics.recommendation import OUTSIDE_SUPPORT
-from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
-from steelyard.ratio import default_ratio
+from steelyard.errors import InputError
 from steelyard.report import gather, render
 from steelyard.tables import Frame, TablePair, encode_pair, match_frames
-from steelyard.target import Target
 
 TASKS = ("auto", "regression", "classification")
-SHOWN_ROWS = 5000
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +83,7 @@ def fit_tables(
     pair = encode_pair(matched.take(labels.present), target_rows)
     notes += unseen_combinations(pair)
     advance("diagnosing")
-    findings = diagnose_pair(pair, random_state=seed)
+    findings = diagnose_pair(pair, random_state=seed).findings
     best = fit_best(
         pair.X,
         labels.values,
@@ -147,53 +143,35 @@ def _fit_report(
     notes: list[str],
     seed: int,
 ) -> str:
-    """The report of a fit. It shows the rows that were compared, whose importance weights are there already."""
+    """The report of a fit. It shows the rows that were compared, with the weights that weights.csv gives them."""
     shown = pair.take(*best.compared_rows)
-    weights = best.weights[best.compared_rows[0]]
+    weights = None if best.importance is None else best.weights[best.compared_rows[0]]
     evidence = gather(shown, findings, weights, np.random.default_rng(seed))
-    return render(findings, evidence, comparison, facts=facts, notes=notes, weights_used=comparison.weights_used)
+    return render(findings, evidence, comparison, facts=facts, notes=notes)
 
 
-def diagnosis_report(findings: Findings, pair: TablePair, facts: dict[str, str], notes: list[str], seed: int) -> str:
-    """The report of a diagnosis, with importance weights of the rows that are shown.
+def diagnosis_report(diagnosis: Diagnosis, facts: dict[str, str], notes: list[str], seed: int) -> str:
+    """The report of a diagnosis, with the rows that were compared and their importance weights.
 
     Parameters
     ----------
-    findings : Findings
-        What the diagnosis found.
-    pair : TablePair
-        Source and target.
+    diagnosis : Diagnosis
+        Findings, rows and weights.
     facts : dict
         Names of the files, numbers of rows, seed.
     notes : list of str
         What the reader should know first.
     seed : int
-        Seed of the choice of rows.
+        Seed of the choice of rows on the map.
 
     Returns
     -------
     str
         The HTML page.
     """
-    rng = np.random.default_rng(seed)
-    shown = pair.take(_some_rows(len(pair.source), rng), _some_rows(len(pair.target), rng))
-    weights = importance_weights(shown.X, shown.X_target)
-    evidence = gather(shown, findings, weights, rng)
-    return render(findings, evidence, None, facts=facts, notes=notes, weights_used=False)
-
-
-def _some_rows(n_rows: int, rng: np.random.Generator) -> IntArray:
-    return np.sort(rng.permutation(n_rows)[:SHOWN_ROWS])
-
-
-def importance_weights(X: FloatArray, X_target: FloatArray) -> FloatArray | None:
-    """Importance weights of the source rows by `AutoRatio`; None where source and target do not overlap."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SteelyardWarning)  # the report shows the effective sample size and the tail
-        try:
-            return np.asarray(default_ratio().fit(X, target=Target(X_target)).weights_)
-        except NoOverlapError:
-            return None
+    findings, rng = diagnosis.findings, np.random.default_rng(seed)
+    evidence = gather(diagnosis.compared, findings, diagnosis.weights, rng, balance=findings.balance)
+    return render(findings, evidence, None, facts=facts, notes=notes)
 
 
 def predictions_csv(model: TableModel, rows: FloatArray) -> str:

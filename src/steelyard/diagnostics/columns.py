@@ -10,6 +10,12 @@ from steelyard._typing import FloatArray
 from steelyard.diagnostics.two_sample import column_test
 from steelyard.tables import Column, Frame
 
+# A column has drifted where its test rejects and the distance is at least this: of some set of values, the shares in
+# source and target differ by a tenth. With many rows a test alone rejects for differences of no matter. The level is
+# that of one of the three kinds of test behind the verdict, so that no column drifts where no shift is found.
+DRIFT_LEVEL = 0.05 / 3
+DRIFT_DISTANCE = 0.1
+
 
 @dataclass(frozen=True)
 class ColumnShift:
@@ -29,8 +35,8 @@ class ColumnShift:
     Examples
     --------
     >>> from steelyard.diagnostics import ColumnShift
-    >>> ColumnShift("age", "number", 0.2, 0.5, 0.001).name
-    'age'
+    >>> ColumnShift("age", "number", 0.2, 0.5, 0.001).drifted
+    True
     """
 
     name: str
@@ -38,6 +44,36 @@ class ColumnShift:
     distance: float
     standardized_difference: float
     p_value: float
+
+    @property
+    def statistic(self) -> str:
+        """Name of the distance.
+
+        Returns
+        -------
+        str
+        """
+        return "total variation" if self.kind == "category" else "Kolmogorov-Smirnov"
+
+    @property
+    def threshold(self) -> float:
+        """The distance from which on a column counts as drifted.
+
+        Returns
+        -------
+        float
+        """
+        return DRIFT_DISTANCE
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the test rejects and the distance reaches the threshold.
+
+        Returns
+        -------
+        bool
+        """
+        return self.p_value < DRIFT_LEVEL and self.distance >= self.threshold
 
 
 def column_shifts(source: Frame, target: Frame) -> tuple[ColumnShift, ...]:

@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import type_of_target
 
 from steelyard._numerics.duplicates import units_of_rows
+from steelyard._numerics.written import written_p, written_share
 from steelyard._typing import FloatArray, IntArray
 from steelyard._validation import generator
 from steelyard.balance import ColumnBalance, balance_in_words
 from steelyard.diagnostics.columns import ColumnShift, column_shifts
 from steelyard.diagnostics.conditional import class_conditional_test, concept_test
+from steelyard.diagnostics.overlap import pareto_k, uncovered_share
 from steelyard.diagnostics.recommendation import kind_of_shift, recommend
 from steelyard.diagnostics.two_sample import TestResult, classifier_test, column_test, mmd_test
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
@@ -70,7 +71,9 @@ class Findings:
     recommendation : {"no weighting", "flattened", "relative", "collect data", "not by x"}
         What to do about it.
     reason : str
-        The recommendation in words, with the numbers behind it.
+        What was found, in words.
+    advice : str
+        What to do about it, in words.
     shift_p : float
         The smallest p-value of the three kinds of test of x, times three.
     auc, classifier_p : float
@@ -108,12 +111,13 @@ class Findings:
     >>> findings.kind, findings.n_source
     ('covariate', 200)
     >>> print(str(findings).splitlines()[0])
-    Covariate shift: relative (bounded) weights or one-step are advised.
+    The columns have shifted: use relative weights
     """
 
     kind: str
     recommendation: str
     reason: str
+    advice: str
     shift_p: float
     auc: float
     classifier_p: float
@@ -138,14 +142,15 @@ class Findings:
 
     def __repr__(self) -> str:
         """The kind of shift, the recommendation and the numbers behind it, in a few lines."""
-        shown = [f"{column.name} (p = {column.p_value:.2g})" for column in self.columns[:3]]
+        shown = [f"{column.name} ({written_p(column.p_value)})" for column in self.columns[:3]]
+        words = " ".join(filter(None, (self.reason, phrases.unseen(self), self.advice)))
         lines = [
-            phrases.kind(self),
-            *textwrap.wrap(self.reason, 100),
-            f"domain classifier: AUC {self.auc:.2f} (p = {self.classifier_p:.2g}); MMD: p = {self.mmd_p:.2g}",
+            phrases.headline(self, None),
+            *textwrap.wrap(words, 110),
+            f"domain classifier: AUC {self.auc:.2f} ({written_p(self.classifier_p)}); MMD: {written_p(self.mmd_p)}",
             f"columns, the most shifted first: {', '.join(shown)}{', …' * (len(self.columns) > 3)}",
-            f"effective sample size: {self.effective_share:.0%} of n = {self.n_source:,} source rows; outside the "
-            f"source's support: {self.uncovered:.0%} of {self.n_target:,} target rows",
+            f"effective sample size: {written_share(self.effective_share)} of n = {self.n_source:,} source rows; "
+            f"outside the source's support: {written_share(self.uncovered)} of {self.n_target:,} target rows",
         ]
         return "\n".join(lines)
 
@@ -155,6 +160,36 @@ class Findings:
     def to_json(self) -> str:
         """As JSON text."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """Findings, with the rows that were compared and their importance weights.
+
+    Attributes
+    ----------
+    findings : Findings
+        What the rows say.
+    compared : TablePair
+        The rows.
+    weights : array or None
+        Importance weights of the compared source rows; None where source and target do not overlap.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from steelyard.diagnostics import diagnose_pair
+    >>> from steelyard.tables import as_frame, encode_pair
+    >>> rng = np.random.default_rng(0)
+    >>> pair = encode_pair(as_frame(rng.normal(size=(200, 2))), as_frame(rng.normal(1, 1, size=(200, 2))))
+    >>> diagnosis = diagnose_pair(pair)
+    >>> len(diagnosis.compared.source), len(diagnosis.weights)
+    (200, 200)
+    """
+
+    findings: Findings
+    compared: TablePair
+    weights: FloatArray | None
 
 
 def diagnose(X: Any, y: Any = None, *, target: Any, random_state: Any = 0) -> Findings:
@@ -195,13 +230,13 @@ def diagnose(X: Any, y: Any = None, *, target: Any, random_state: Any = 0) -> Fi
     by_label = None
     if labels is not None and target_labels is not None:
         by_label = (labels[kept], target_labels[target_kept])
-    return _findings(pair, by_label, n_duplicates + target_duplicates, rng)
+    return _findings(pair, by_label, n_duplicates + target_duplicates, rng).findings
 
 
 def diagnose_pair(
     pair: TablePair, y: NDArray[Any] | None = None, y_target: NDArray[Any] | None = None, *, random_state: Any = 0
-) -> Findings:
-    """`diagnose` for tables that are matched and encoded already.
+) -> Diagnosis:
+    """`diagnose` for tables that are matched and encoded already, with the rows and the weights behind the findings.
 
     Parameters
     ----------
@@ -214,7 +249,7 @@ def diagnose_pair(
 
     Returns
     -------
-    Findings
+    Diagnosis
 
     Examples
     --------
@@ -223,7 +258,7 @@ def diagnose_pair(
     >>> from steelyard.tables import as_frame, encode_pair
     >>> rng = np.random.default_rng(0)
     >>> pair = encode_pair(as_frame(rng.normal(size=(200, 2))), as_frame(rng.normal(1, 1, size=(200, 2))))
-    >>> diagnose_pair(pair).kind
+    >>> diagnose_pair(pair).findings.kind
     'covariate'
     """
     rng = generator(random_state)
@@ -264,7 +299,7 @@ def _findings(
     labels: tuple[NDArray[Any], NDArray[Any]] | None,
     n_duplicates: int,
     rng: np.random.Generator,
-) -> Findings:
+) -> Diagnosis:
     """What the compared rows of both tables say."""
     for rows, name in ((pair.X, "source"), (pair.X_target, "target")):
         if not np.ptp(rows, axis=0).any():
@@ -282,12 +317,13 @@ def _findings(
     tail = np.inf if weights is None else pareto_k(weights)
     largest = 1.0 if weights is None else float(np.sort(weights)[-max(1, len(weights) // 100) :].sum() / weights.sum())
     kind = kind_of_shift(shift_p, uncovered, weights is None, by_label)
-    recommendation, reason = recommend(kind, shift_p, columns, uncovered, share, tail, by_label)
+    recommendation, reason, advice = recommend(kind, shift_p, columns, uncovered, share, tail, by_label)
     unbalanced = balance_in_words(balance) if recommendation in ("flattened", "relative") else None
-    return Findings(
+    findings = Findings(
         kind,
         recommendation,
-        reason if unbalanced is None else f"{reason} {unbalanced}",
+        reason,
+        advice if unbalanced is None else f"{advice} {unbalanced}",
         shift_p,
         classifier.statistic,
         classifier.p_value,
@@ -306,22 +342,7 @@ def _findings(
         len(pair.X_target),
         n_duplicates,
     )
-
-
-def uncovered_share(source: FloatArray, target: FloatArray, rng: np.random.Generator, at_most: int = 2000) -> float:
-    """Share of target rows outside the source's support.
-
-    That is, whose nearest source row is further away than the nearest neighbors of 99 % of the source rows are.
-    """
-    from sklearn.neighbors import NearestNeighbors
-
-    some_source = source[rng.permutation(len(source))[:at_most]]
-    some_target = target[rng.permutation(len(target))[:at_most]]
-    scaler = StandardScaler().fit(np.concatenate([some_source, some_target]))
-    index = NearestNeighbors(n_neighbors=2).fit(scaler.transform(some_source))
-    within = index.kneighbors(scaler.transform(some_source))[0][:, 1]
-    across = index.kneighbors(scaler.transform(some_target), n_neighbors=1)[0][:, 0]
-    return float(np.mean(across > np.quantile(within, 0.99)))
+    return Diagnosis(findings, pair, weights)
 
 
 def _weights(source: FloatArray, target: FloatArray, names: list[str], rng: np.random.Generator) -> AutoRatio | None:
@@ -334,18 +355,6 @@ def _weights(source: FloatArray, target: FloatArray, names: list[str], rng: np.r
             return None
     fitted.balance_ = replace(fitted.balance_, columns=tuple(names))
     return fitted
-
-
-def pareto_k(weights: FloatArray) -> float:
-    """Tail index of the largest weights, by a generalized Pareto fit: 0.5 no variance, 1 no mean."""
-    from scipy.stats import genpareto
-
-    n_tail = int(min(len(weights) / 5, 3 * np.sqrt(len(weights))))
-    ordered = np.sort(weights)
-    excess = ordered[-n_tail:] - ordered[-n_tail - 1]
-    if n_tail < 5 or not excess.max() > 0:
-        return 0.0
-    return float(genpareto.fit(excess[excess > 0], floc=0)[0])
 
 
 def _label_findings(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from steelyard._numerics.written import written_p, written_share
+
 if TYPE_CHECKING:
     from steelyard.diagnostics.columns import ColumnShift
     from steelyard.diagnostics.findings import LabelFindings
@@ -37,38 +39,35 @@ def recommend(
     effective_share: float,
     tail: float,
     labels: LabelFindings | None,
-) -> tuple[str, str]:
-    """What to do, and why."""
+) -> tuple[str, str, str]:
+    """The recommendation, what was found, and what to do about it.
+
+    What was found holds for every reader; what to do is for the reader of a diagnosis, because a fit has decided.
+    """
     moved = [c.name for c in columns if c.p_value < LEVEL][:3]
     where = f" Most shifted: {', '.join(moved)}." if moved else ""
+    outside = f"{written_share(uncovered)} of the target rows lie outside the source's support: no source row is near."
     if kind == "disjoint":
-        return "collect data", (
-            f"{uncovered:.0%} of the target rows lie outside the source's support, so no importance weights can "
-            "represent the target. Collect labeled rows nearer to the target, or drop columns that differ by "
-            f"construction.{where}"
-        )
+        found = outside if uncovered > MOSTLY_UNCOVERED else "No source row is enough like the target rows."
+        advice = "No importance weights can represent the target. Collect labeled rows near it"
+        return "collect data", f"{found}{where}", f"{advice}, or drop columns that differ by construction."
     if kind == "label" and labels is not None:
-        return "not by x", (
-            f"The labels are distributed differently (p = {labels.label_p:.2g}) while rows of the same label look "
-            f"alike (p = {labels.class_conditional_p:.2g}): label shift. Weighting by x does not help; weight by the "
-            "ratio of the label shares."
-        )
+        found = f"The labels are distributed differently ({written_p(labels.label_p)}), while rows of the same label"
+        advice = "Weighting by x does not help; weight by the ratio of the label shares."
+        return "not by x", f"{found} look alike ({written_p(labels.class_conditional_p)}).", advice
     if kind == "concept" and labels is not None:
-        return "not by x", (
-            f"The same x has other labels in the target (p = {labels.concept_p:.2g}): concept shift. Weighting by x "
-            "does not help; learn from labeled target rows."
-        )
+        found = f"The same x has other labels in the target ({written_p(labels.concept_p)})."
+        return "not by x", found, "Weighting by x does not help; learn from labeled target rows."
     if kind == "none":
-        return "no weighting", (
-            f"The tests find no difference between source and target (p = {shift_p:.2g}). Weighting would only add "
-            "noise."
-        )
-    said = f"Source and target differ (p = {shift_p:.2g}); the effective sample size is {effective_share:.0%} of n."
-    if tail > HEAVY_TAIL or uncovered > OUTSIDE_SUPPORT:
-        return "relative", (
-            f"{said} {uncovered:.0%} of the target rows lie outside the source's support (Pareto k = {tail:.2f}), "
-            f"where the density ratio has no bound: use the relative density ratio.{where}"
-        )
+        found = f"The tests find no difference between source and target ({written_p(shift_p)})."
+        return "no weighting", found, "Fit without weights: they would only add noise."
+    found = f"Source and target differ ({written_p(shift_p)}).{where}"
+    bounded = "relative weights, which are bounded"
+    if uncovered > OUTSIDE_SUPPORT:
+        advice = f"No weights can represent those rows; for the others use {bounded}, or one-step."
+        return "relative", f"{found} {outside}", advice
+    if tail > HEAVY_TAIL:
+        return "relative", found, f"A few rows carry most of the weight: use {bounded}."
     if effective_share < STRONG_SHIFT:
-        return "relative", f"{said} That is a strong shift: use the relative density ratio, or one-step.{where}"
-    return "flattened", f"{said} That is a mild shift: flattened weights correct it at little cost.{where}"
+        return "relative", found, f"The shift is strong: use {bounded}, or one-step."
+    return "flattened", found, "The shift is mild: flattened weights correct it at little cost."

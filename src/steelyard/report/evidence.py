@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from steelyard._typing import FloatArray
-from steelyard.balance import column_balance
+from steelyard.balance import ColumnBalance, column_balance
 from steelyard.tables import Column, TablePair
 from steelyard.tables.encoding import as_kind
 from steelyard.weights import effective_sample_size
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from steelyard.diagnostics.findings import Findings
 
 N_MARGINALS = 6
-N_BALANCED = 15
 N_POINTS = 400
 N_BINS = 24
 N_LEVELS = 6
@@ -45,15 +45,6 @@ class Marginal:
 
 
 @dataclass(frozen=True)
-class Balance:
-    """Absolute standardized difference of one column to the target, without and with weights."""
-
-    name: str
-    before: float
-    after: float | None
-
-
-@dataclass(frozen=True)
 class Point:
     """A row on the map."""
 
@@ -70,12 +61,19 @@ class Evidence:
     n_rows: int
     effective_sample_size: float | None
     marginals: tuple[Marginal, ...]
-    balance: tuple[Balance, ...]
+    balance: tuple[ColumnBalance, ...]  # every encoded column, the largest difference that is left first
     source_points: tuple[Point, ...]
     target_points: tuple[Point, ...]
 
 
-def gather(pair: TablePair, findings: Findings, weights: FloatArray | None, rng: np.random.Generator) -> Evidence:
+def gather(
+    pair: TablePair,
+    findings: Findings,
+    weights: FloatArray | None,
+    rng: np.random.Generator,
+    *,
+    balance: Sequence[ColumnBalance] = (),
+) -> Evidence:
     """Compute the numbers behind the pictures of the report.
 
     Parameters
@@ -88,6 +86,9 @@ def gather(pair: TablePair, findings: Findings, weights: FloatArray | None, rng:
         Importance weights of the source rows; None where there are none.
     rng : Generator
         For the choice of rows on the map.
+    balance : sequence of ColumnBalance, default=()
+        The columns before and after weighting, if that is known from held-out rows; otherwise it is computed from the
+        weights.
 
     Returns
     -------
@@ -101,17 +102,19 @@ def gather(pair: TablePair, findings: Findings, weights: FloatArray | None, rng:
     >>> from steelyard.tables import as_frame, encode_pair
     >>> rng = np.random.default_rng(0)
     >>> pair = encode_pair(as_frame(rng.normal(size=(100, 2))), as_frame(rng.normal(1, 1, size=(100, 2))))
-    >>> evidence = gather(pair, diagnose_pair(pair), np.ones(100), rng)
+    >>> evidence = gather(pair, diagnose_pair(pair).findings, np.ones(100), rng)
     >>> evidence.n_rows, evidence.effective_sample_size
     (100, 100.0)
     """
     shown = [column.name for column in findings.columns[:N_MARGINALS]]
+    used = np.ones(len(pair.X)) if weights is None else weights
+    names = pair.encoding.feature_names
     return Evidence(
         None if weights is None else weight_histogram(weights),
         len(pair.source),
         None if weights is None else effective_sample_size(weights),
         tuple(marginal(pair.source[name], pair.target[name], weights) for name in shown),
-        _balance(findings, pair),
+        tuple(balance) or column_balance(pair.X, pair.X_target, used, columns=names).by_column(),
         *_map(pair.X, pair.X_target, weights, rng),
     )
 
@@ -176,15 +179,6 @@ def _bin_shares(column: Column, edges: tuple[float, ...], weights: FloatArray | 
     inside = np.clip(column.values[present], edges[0], edges[-1])
     found = np.histogram(inside, edges, weights=weights[present])[0]
     return tuple((found / max(weights.sum(), 1e-300)).tolist())
-
-
-def _balance(findings: Findings, pair: TablePair) -> tuple[Balance, ...]:
-    """The columns of which most is left first; where there are no weights, those that differ most."""
-    if findings.balance:
-        return tuple(Balance(c.name, abs(c.before), abs(c.after)) for c in findings.balance[:N_BALANCED])
-    names, even = pair.encoding.feature_names, np.ones(len(pair.X))
-    found = column_balance(pair.X, pair.X_target, even, columns=names).by_column()
-    return tuple(Balance(c.name, abs(c.before), None) for c in found[:N_BALANCED])
 
 
 def _map(

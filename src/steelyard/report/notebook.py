@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from sklearn.utils import estimator_html_repr
 
+from steelyard._numerics.written import written, written_p
 from steelyard._typing import FloatArray
-from steelyard.report import svg
+from steelyard.report import phrases, pictures, svg
 from steelyard.report.evidence import weight_histogram
 from steelyard.weights import effective_sample_size
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 STYLE = Markup(
     "<style>.steelyard{max-width:640px;margin:8px 0}.steelyard svg{width:360px;max-width:100%}"
-    ".steelyard text{font:11px system-ui,sans-serif;fill:currentColor}.steelyard .weighted{fill:#0f766e}"
+    ".steelyard text{font:12px system-ui,sans-serif;fill:currentColor}.steelyard .weighted{fill:#0f766e}"
     ".steelyard .axis,.steelyard .rule{stroke:currentColor}.steelyard .grid{stroke:currentColor;opacity:.15}"
     ".steelyard td,.steelyard th{text-align:left;padding:2px 10px 2px 0}</style>"
 )
@@ -40,28 +41,29 @@ def weights_fragment(weights: FloatArray) -> Markup:
     size = effective_sample_size(weights)
     words = (
         f"{len(weights):,} importance weights with an effective sample size of {size:,.0f}; the largest is "
-        f"{float(weights.max()):.2f}."
+        f"{written(float(weights.max()))}."
     )
     return STYLE + svg.tag(
-        "div", svg.tag("p", words), svg.weight_histogram(weight_histogram(weights)), class_="steelyard"
+        "div", svg.tag("p", words), pictures.weight_histogram(weight_histogram(weights)), class_="steelyard"
     )
 
 
 def findings_fragment(findings: Findings) -> Markup:
-    """Verdict, reason, and the most shifted columns."""
-    kind = "no shift" if findings.kind == "none" else f"{findings.kind} shift"
-    head = svg.tag("p", svg.tag("b", findings.recommendation), f" ({kind})")
-    header = svg.tag("tr", *(svg.tag("th", name) for name in ("column", "kind", "difference (sd)", "p (corrected)")))
+    """Verdict, reason, advice, and the most shifted columns."""
+    head = svg.tag("p", svg.tag("b", phrases.headline(findings, None)))
+    words = " ".join(filter(None, (findings.reason, phrases.unseen(findings), findings.advice)))
+    names = ("column", "kind", "difference (sd)", "distance", "p (corrected)", "drifted")
+    header = svg.tag("tr", *(svg.tag("th", name) for name in names))
     rows = [
         svg.tag(
             "tr",
             svg.tag("td", c.name),
             svg.tag("td", c.kind),
             svg.tag("td", f"{c.standardized_difference:+.2f}"),
-            svg.tag("td", f"{c.p_value:.2g}"),
+            svg.tag("td", f"{c.distance:.2f}"),
+            svg.tag("td", written_p(c.p_value, "")),
+            svg.tag("td", "yes" if c.drifted else "no"),
         )
         for c in findings.columns[:10]
     ]
-    return STYLE + svg.tag(
-        "div", head, svg.tag("p", escape(findings.reason)), svg.tag("table", header, *rows), class_="steelyard"
-    )
+    return STYLE + svg.tag("div", head, svg.tag("p", words), svg.tag("table", header, *rows), class_="steelyard")
