@@ -219,7 +219,7 @@ def _in_order(columns: Sequence[NDArray[Any]], counts: FloatArray | None) -> tup
 class StackedRegressor(RegressorMixin, _Stacked):
     """Regression by a combination f = Σ_k β_k f_k of learners for the target: importance-weighted stacking.
 
-    Every learner f_k predicts held-out rows (five folds; three draws of the folds on up to 500 rows). The shares β ≥ 0,
+    Every learner f_k predicts held-out rows (five folds; two draws of the folds on up to 500 rows). The shares β ≥ 0,
     Σβ = 1, minimize the squared error of the combined held-out predictions under the flattened importance weights
     w_i^γ, shrunk towards equal shares as far as held-out rows prefer. With γ = 1 their limit is the combination that is
     best on the target under covariate shift (survey, section 3.1; a super learner); smaller γ reduces the variance
@@ -314,7 +314,7 @@ class StackedRegressor(RegressorMixin, _Stacked):
 class StackedClassifier(ClassifierMixin, _Stacked):
     """Classification by a combination p = Σ_k β_k p_k of the probabilities of learners: importance-weighted stacking.
 
-    Every learner predicts the class probabilities p_k of held-out rows (up to five folds, stratified; three draws of
+    Every learner predicts the class probabilities p_k of held-out rows (up to five folds, stratified; two draws of
     the folds on up to 500 rows). The shares β ≥ 0, Σβ = 1, minimize the Brier score of the combined probabilities, a
     proper loss, under the flattened importance weights w_i^γ, shrunk towards equal shares as far as held-out rows
     prefer. With γ = 1 their limit is the combination that is best on the target under covariate shift (survey, section

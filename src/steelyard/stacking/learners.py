@@ -25,7 +25,7 @@ INVERSE_REGS = (0.01, 0.1, 1.0, 10.0)
 # The learners of a fast fit.
 FAST = (LINEAR, BOOSTED)
 N_FOLDS = 3
-N_TREES = 100
+N_TREES = 64
 # With fewer rows, those that early stopping would set aside are missed more than they help.
 LEAST_STOPPED = 1000
 # Each tree of a forest sees at most so many rows, which bounds time and memory on large tables.
