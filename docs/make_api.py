@@ -9,6 +9,7 @@ PACKAGES = (
     "steelyard",
     "steelyard.ratio",
     "steelyard.one_step",
+    "steelyard.stacking",
     "steelyard.model_selection",
     "steelyard.diagnostics",
     "steelyard.tables",

@@ -25,7 +25,7 @@ from steelyard._numerics.duplicates import table_columns, units_of_rows
 from steelyard._splits.rows import folds_of_table
 from steelyard._typing import FloatArray, IntArray
 from steelyard.datasets import mixed_tables
-from steelyard.model_selection.target_interval import accuracy_range, squared_error_range, target_intervals
+from steelyard.model_selection.target_interval import ScoreRange, target_intervals
 
 Rng = np.random.Generator
 N_TRUTH = 50_000  # target rows by which the score of a model on made-up tables is known
@@ -124,7 +124,7 @@ def held_out_scores(draw: Draw, rng: Rng) -> FloatArray:
 def outcome(draw: Draw, rng: Rng) -> dict[str, float]:
     """Whether an interval is given, covers, and is missed on the bad side; and its width over that of all scores."""
     held_out = held_out_scores(draw, rng)
-    possible = accuracy_range(len(np.unique(draw.y))) if draw.classify else squared_error_range(draw.y)
+    possible = ScoreRange.of_accuracy(len(np.unique(draw.y))) if draw.classify else ScoreRange.of_squared_error(draw.y)
     units = units_of_rows(table_columns(draw.X, draw.y))
     (found,) = target_intervals([held_out], draw.X, draw.X_target, score_range=possible, rng=rng, units=units)
     if found is None or found.low is None or found.high is None:

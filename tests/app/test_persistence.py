@@ -9,14 +9,13 @@ import pytest
 import skops.io
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from steelyard import AutoRatio, OneStepClassifier, WeightedClassifier, WeightedRegressor
+from steelyard import OneStepClassifier, Target
+from steelyard._threads import one_openmp_thread
 from steelyard.app.commands import row_scores_of
-from steelyard.app.held_out import WEIGHTINGS, learners
+from steelyard.app.fitting import compare_methods
 from steelyard.app.persistence import TRUSTED, TableModel, load_model, model_files
-from steelyard.datasets import gaussian_pair
 from steelyard.errors import InputError, ModelError
-from steelyard.ratio import auto
-from steelyard.ratio.candidates import BOOSTED, KERNEL, LINEAR, UNIFORM
+from steelyard.stacking.learners import default_learners
 from steelyard.tables import as_frame, encode_pair
 from steelyard.tables.encoding import learn_encoding
 
@@ -49,7 +48,7 @@ def model():
     X = encoding.transform(frame)
     y = (X[:, 0] > 0).astype(int)
     chosen = OneStepClassifier(random_state=0).fit(X, y, target=encoding.transform(table(1)))
-    plain = WeightedClassifier(LogisticRegression(), flattening=0).fit(X, y, target=encoding.transform(table(1)))
+    plain = LogisticRegression().fit(X, y)
     return TableModel(encoding, chosen, plain, "y", ("no", "yes"), ABOUT)
 
 
@@ -64,29 +63,23 @@ def test_a_model_comes_back_as_it_was(model, tmp_path):
 
 
 @pytest.mark.parametrize("classify", [False, True])
-def test_everything_the_comparison_can_choose_is_trusted(classify, tmp_path):
+def test_everything_the_comparison_can_choose_is_trusted(classify):
     rng = np.random.default_rng(0)
-    X, goal = rng.normal(size=(60, 2)), rng.normal(0.5, 1, size=(50, 2))
+    X, X_target = rng.normal(size=(60, 2)), rng.normal(0.5, 1, size=(50, 2))
     y = (X[:, 0] > 0).astype(int) if classify else X[:, 0]
-    wrapper = WeightedClassifier if classify else WeightedRegressor
-    for learner in learners(classify, 60, 2).values():
-        for weighting in WEIGHTINGS:
-            fitted = wrapper(learner, weighting.ratio(), weighting.flattening).fit(X, y, target=goal)
-            assert set(skops.io.get_untrusted_types(data=skops.io.dumps(fitted))) <= set(TRUSTED)
-
-
-@pytest.mark.parametrize("name", [UNIFORM, KERNEL, LINEAR, BOOSTED])
-def test_every_ratio_that_can_be_chosen_is_trusted(name, monkeypatch):
-    pair = gaussian_pair(250, 250, 2, random_state=0)
-    monkeypatch.setattr(
-        auto, "assign_shares", lambda found: tuple(replace(c, share=float(c.name == name)) for c in found)
-    )
-    fitted = AutoRatio(random_state=0).fit(pair.X, target=pair.X_target)
-    data = skops.io.dumps(fitted)
-    wanted = skops.io.get_untrusted_types(data=data)
-    assert set(wanted) <= set(TRUSTED)
-    loaded = skops.io.loads(data, trusted=wanted)
-    np.testing.assert_array_equal(loaded.predict(pair.X), fitted.predict(pair.X))
+    models = [compare_methods(X, y, X_target, classify=classify, shifted=True).fit().model]
+    for n_rows in (60, 30_000):  # large tables have learners of their own
+        for name, learner in default_learners(classify, n_rows):
+            if name == "forest" and n_rows > 60:
+                learner.set_params(max_samples=20)
+            with one_openmp_thread():
+                models.append(learner.fit(X, y, **({"target": Target(X_target)} if name == "one-step" else {})))
+    for model in models:
+        data = skops.io.dumps(model)
+        wanted = skops.io.get_untrusted_types(data=data)
+        assert set(wanted) <= set(TRUSTED)
+        loaded = skops.io.loads(data, trusted=wanted)
+        np.testing.assert_array_equal(loaded.predict(X_target), model.predict(X_target))
 
 
 def test_a_model_that_wants_other_types_is_not_loaded(model, tmp_path):
@@ -105,8 +98,8 @@ def test_a_model_that_wants_other_types_is_not_loaded(model, tmp_path):
     [
         ("model.json", b"{", "cannot be read"),
         ("model.json", b"[]", "cannot be read"),
-        ("model.json", b'{"format": 99}', "has format 99; this version reads 3"),
-        ("model.json", b'{"format": 3, "label": "y"}', "lacks .*'method'"),
+        ("model.json", b'{"format": 99}', "has format 99; this version reads 4"),
+        ("model.json", b'{"format": 4, "label": "y"}', "lacks .*'method'"),
         ("model.skops", b"PK garbage", "cannot be read"),
         ("model.skops", None, "There is no"),
     ],
@@ -161,7 +154,7 @@ def test_a_text_column_survives(tmp_path):
     assert encoding.codes[0].kind == "text"
     X = encoding.transform(frame)
     y = np.array(["nurse" in job for job in jobs]).astype(float)
-    fitted = WeightedRegressor(Ridge(), flattening=0).fit(X, y, target=X)
+    fitted = Ridge().fit(X, y)
     assert fitted.score(X, y) > 0.5  # one pooled column could not know
     model = TableModel(encoding, fitted, fitted, "y", (), ABOUT)
     again = load_model(saved(tmp_path / "run", model))

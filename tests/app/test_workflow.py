@@ -82,7 +82,8 @@ def test_the_files_agree_with_each_other(folder):
     assert [int(row["row"]) for row in weights] == list(range(1, 161))
     values = np.array([float(row["weight"]) for row in weights])
     assert values.mean() == pytest.approx(1)
-    assert (np.ptp(values) == 0) == (chosen["weighting"] == "no weights")
+    assert findings["comparison"]["weights_used"] == chosen["weighted"]
+    assert np.ptp(values) > 0
     size = f"Effective sample size {values.sum() ** 2 / np.square(values).sum():,.0f} of 160 rows"
     assert size in (folder / "run" / "report.html").read_text()  # what weights.csv holds is what is drawn
     predictions = rows_of(folder / "run" / "predictions.csv")

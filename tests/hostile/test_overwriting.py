@@ -13,7 +13,6 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
-from steelyard import WeightedClassifier
 from steelyard.app.atomic_files import write_folder
 from steelyard.app.cli import app
 from steelyard.app.persistence import TableModel, load_model, model_files
@@ -41,7 +40,7 @@ def tiny_run(classes=("no", "yes")):
     encoding = learn_encoding(frame, frame)
     rows = encoding.transform(frame)
     y = np.array([classes.index("yes" if x > 0 else "no") for x in X])
-    model = WeightedClassifier(LogisticRegression(), flattening=0).fit(rows, y, target=rows)
+    model = LogisticRegression().fit(rows, y)
     about = {"method": "plain", "plain_method": "plain", "kept_plain": True, "measure": "accuracy", "performance": {}}
     files = model_files(TableModel(encoding, model, model, "y", classes, about))
     return {**files, **CSV, "findings.json": json.dumps(classes), "report.html": f"<p>{classes}</p>"}

@@ -8,11 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from steelyard import diagnose
+from steelyard._numerics.duplicates import table_columns, units_of_rows
 from steelyard.app.cli import app
 from steelyard.app.commands import compared
-from steelyard.app.comparison import fit_best
-from steelyard.app.held_out import COMPARED_ROWS, assign_table_folds, sample_rows
+from steelyard.app.fitting import COMPARED_ROWS, compare_methods, sample_rows
 from steelyard.errors import InputError
+from steelyard.stacking.held_out import draw_folds
 from steelyard.tables import place_of_row, read_table
 
 
@@ -123,22 +124,26 @@ def test_duplicates_share_a_fold_whatever_the_order_of_the_rows():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
     order = np.random.default_rng(1).permutation(np.repeat(np.arange(40), 3))
-    for fold in assign_table_folds(X[order], y[order], None, np.random.default_rng(2)):
+
+    def folds(X, y):
+        columns = table_columns(X, y)
+        return draw_folds(columns, None, units_of_rows(columns), np.random.default_rng(2))
+
+    for fold in folds(X[order], y[order]):
         assert all(len(set(fold[order == i])) == 1 for i in range(40))
         assert len(set(fold)) == 5
-    (first, *_) = assign_table_folds(X, y, None, np.random.default_rng(2))
-    (again, *_) = assign_table_folds(X[::-1], y[::-1], None, np.random.default_rng(2))
+    (first, *_), (again, *_) = folds(X, y), folds(X[::-1], y[::-1])
     np.testing.assert_array_equal(first, again[::-1])
 
 
 def test_copied_noise_is_not_learned():
     rng = np.random.default_rng(0)
     X, y = np.repeat(rng.normal(size=(60, 3)), 3, axis=0), np.repeat(rng.normal(size=60), 3)
-    found = fit_best(X, y, rng.normal(size=(60, 3)), classify=False, shifted=False).comparison
+    found = compare_methods(X, y, rng.normal(size=(60, 3)), classify=False, shifted=False).comparison
     assert found.performance["source"].mean > 0.7  # the variance is 1; boosting on copies would promise a third
 
 
-def test_a_rare_class_is_never_lost_in_thedraw():
+def test_a_rare_class_is_never_lost_in_the_draw():
     codes = np.zeros(5000, dtype=int)
     codes[[7, 4000, 4999]] = 1
     for seed in range(20):
@@ -157,7 +162,7 @@ def test_the_expected_score_covers_the_truth():
         rng = np.random.default_rng(1000 + seed)
         X, goal = rng.normal(size=(500, 2)), rng.normal([0.5, 0], 1, (500, 2))
         y = X[:, 0] - X[:, 1] + 0.3 * rng.normal(size=500)
-        found = fit_best(X, y, goal, classify=False, shifted=True)
+        found = compare_methods(X, y, goal, classify=False, shifted=True, learners=["linear"]).fit()
         many = rng.normal([0.5, 0], 1, (20_000, 2))
         truth = 0.09 + np.mean((found.plain_model.predict(many) - many[:, 0] + many[:, 1]) ** 2)
         interval = found.comparison.performance["plain"]
@@ -304,12 +309,12 @@ def test_weigh_says_its_doubts_in_words(tmp_path):
 def test_too_few_rows_say_so():
     X = np.random.default_rng(0).normal(size=(4, 1))
     with pytest.raises(InputError, match="4 labeled rows that are not duplicates of one another: too few"):
-        fit_best(X, X[:, 0], X, classify=False, shifted=True)
+        compare_methods(X, X[:, 0], X, classify=False, shifted=True)
 
 
 def test_a_table_of_few_levels_can_be_fitted():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, (120, 1)).astype(float)
     y = np.where(rng.random(120) < 0.8, X[:, 0], 1 - X[:, 0]).astype(int)
-    found = fit_best(X, y, rng.integers(0, 2, (120, 1)).astype(float), classify=True, shifted=True)
+    found = compare_methods(X, y, rng.integers(0, 2, (120, 1)).astype(float), classify=True, shifted=True)
     assert found.comparison.performance["source"].mean > 0.6

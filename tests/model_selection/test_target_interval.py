@@ -7,17 +7,15 @@ from scipy.stats import binom, norm
 from steelyard.model_selection import Interval
 from steelyard.model_selection.target_interval import (
     STRETCH,
+    Overlap,
     ScoreRange,
-    accuracy_range,
-    domain_overlap,
     largest_bound,
     promise,
-    squared_error_range,
     target_intervals,
 )
 from steelyard.weights import effective_sample_size
 
-ACCURACY = accuracy_range(2)
+ACCURACY = ScoreRange.of_accuracy(2)
 
 
 def intervals(scores, X, T, *, score_range=ACCURACY, seed=0, **options):
@@ -39,10 +37,10 @@ def right_or_wrong(X, rng):
 
 
 def test_score_ranges():
-    assert accuracy_range(4) == ScoreRange(0.25, 1.0)
+    assert ScoreRange.of_accuracy(4) == ScoreRange(0.25, 1.0)
     labels = np.linspace(0, 1, 10_001)
-    assert squared_error_range(labels).guess == pytest.approx(np.mean(np.square(1 - labels)), rel=1e-3)
-    assert squared_error_range(labels).best == 0
+    assert ScoreRange.of_squared_error(labels).guess == pytest.approx(np.mean(np.square(1 - labels)), rel=1e-3)
+    assert ScoreRange.of_squared_error(labels).best == 0
 
 
 def test_a_promise_by_hand():
@@ -91,7 +89,7 @@ def test_overlap_of_normal_distributions():
     """The excess is the total variation distance 2Φ(δ/2) − 1, the ratio exp(δx − δ²/2)."""
     rng = np.random.default_rng(0)
     X, T = shifted(4000, rng, 0.8)
-    found = domain_overlap(X, T, rng)
+    found = Overlap.estimate(X, T, rng)
     assert found.excess == pytest.approx(2 * norm.cdf(0.4) - 1, abs=0.03)
     assert found.uncovered == 0
     np.testing.assert_allclose(np.log(found.weights), 0.8 * X[:, 0] - 0.32, atol=0.35)
@@ -100,7 +98,7 @@ def test_overlap_of_normal_distributions():
 def test_nothing_is_covered_far_away():
     rng = np.random.default_rng(0)
     X, T = shifted(150, rng, 8.0)
-    found = domain_overlap(X, T, rng)
+    found = Overlap.estimate(X, T, rng)
     assert found.excess > 0.95
     assert found.uncovered > 0.9
     scores = (rng.random(150) < 0.9).astype(float)

@@ -111,10 +111,10 @@ def test_the_order_of_the_rows_does_not_matter(name):
 
 
 def test_the_validation_weights_of_fit_are_those_of_the_shift():
-    from steelyard.app.comparison import validation_weights
+    from steelyard.app.fitting import validation_weights
 
     X, target = ten_cells(0)
-    weights, _ = validation_weights(X, target, auto().fit(X, target=target).weights_)
+    weights = validation_weights(X, target, auto().fit(X, target=target).weights_)
     truth = ratio_of_counts(X, target)
     bounded = truth / (0.9 + 0.1 * truth)
     assert rmse(weights, bounded / bounded.mean()) <= 0.15

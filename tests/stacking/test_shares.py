@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import ortho_group
 
-from steelyard.stacking.shares import SHRINKAGES, combine_held_out, fit_shares, least_squares_shares
+from steelyard.stacking.shares import SHRINKAGES, Shares, fit_shares, least_squares_shares
 
 
 def by_another_solver(moments):
@@ -124,7 +124,7 @@ def test_held_out_combinations_use_the_shares_of_their_fold():
     predictions = rng.normal(size=(2, 3, 10, 2))
     folds = [rng.integers(0, 2, 10) for _ in range(2)]
     by_fold = rng.dirichlet(np.ones(3), size=(2, 2))
-    found = combine_held_out(predictions, folds, by_fold)
+    found = Shares(np.ones(3) / 3, 1.0, by_fold).combine(predictions, folds)
     for draw in range(2):
         for row in range(10):
             expected = by_fold[draw, folds[draw][row]] @ predictions[draw, :, row]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from steelyard._typing import FloatArray, IntArray
-from steelyard.stacking.held_out import Data, HeldOut, better_of_both
-from steelyard.stacking.shares import combine_held_out, fit_shares
+from steelyard.stacking.held_out import Data, HeldOut, better_of_both, losses_of_rows
+from steelyard.stacking.shares import fit_shares
 
 PLAIN_MEAN, STACKING, WEIGHTED_STACKING = "plain mean", "stacking", "weighted stacking"
 
@@ -43,16 +43,18 @@ class Candidate:
         """Whether it has more than one part."""
         return len(self.parts) > 1
 
+    def scores(self, data: Data) -> FloatArray:
+        """The score of each held-out row that people read: right or wrong, or the squared error."""
+        if not len(data.classes):
+            return losses_of_rows(self.predictions, data.truth)
+        right = self.predictions.argmax(axis=2) == data.truth.argmax(axis=1)
+        return np.asarray(right.mean(axis=0))
+
     @property
     def used(self) -> list[tuple[HeldOut, float]]:
         """The parts with a positive share, the largest first."""
         order = np.argsort(-self.shares, kind="stable")
         return [(self.parts[i], float(self.shares[i])) for i in order if self.shares[i] > 0]
-
-
-def singles(tried: Sequence[HeldOut]) -> list[Candidate]:
-    """Every learner by itself."""
-    return [Candidate(each.learner.label, (each,), np.ones(1), each.predictions, each.learner.adapts) for each in tried]
 
 
 def combinations(
@@ -93,4 +95,4 @@ def _stacked(
 ) -> Candidate:
     predictions = np.stack([each.predictions for each in parts], axis=1)
     shares = fit_shares(predictions - data.truth, weights, folds)
-    return Candidate(name, tuple(parts), shares.values, combine_held_out(predictions, folds, shares.by_fold), weighted)
+    return Candidate(name, tuple(parts), shares.values, shares.combine(predictions, folds), weighted)

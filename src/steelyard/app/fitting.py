@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,14 +14,14 @@ from numpy.typing import NDArray
 
 from steelyard._numerics.duplicates import table_columns, units_of_rows
 from steelyard._typing import FloatArray, IntArray
-from steelyard.app.candidates import Candidate, combinations, singles
+from steelyard.app.candidates import Candidate, combinations
 from steelyard.app.comparison import Comparison, compare
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
 from steelyard.model_selection.bootstrap import Interval, bootstrap_t
 from steelyard.model_selection.performance import linear_ratio
-from steelyard.model_selection.target_interval import accuracy_range, squared_error_range, target_intervals
-from steelyard.ratio import AutoRatio, default_ratio
-from steelyard.stacking.estimators import assemble
+from steelyard.model_selection.target_interval import ScoreRange, target_intervals
+from steelyard.ratio import default_ratio
+from steelyard.stacking.estimators import StackedClassifier, StackedRegressor
 from steelyard.stacking.held_out import (
     N_FOLDS,
     Data,
@@ -39,7 +40,7 @@ FLATTENING = 0.5  # of the weights that learners and shares are fitted with
 SEPARABLE = 2.0  # effective sample size of the linear ratio below which source and target are all but separable
 VALIDATION_ETA = 0.1  # of the relative density ratio behind the validation weights
 ENOUGH_FOR_PROCESSES = 20_000  # numbers of the source table
-# How often `fit_best` calls `advance` with the default learners, at most: 9 comparisons, 6 fits, 2 steps.
+# How often `advance` is called with the default learners, at most: 9 comparisons, 6 fits, 2 other steps.
 N_STEPS = 17
 
 
@@ -93,6 +94,30 @@ class Compared:
     rows: tuple[IntArray, IntArray]
     importance: FloatArray | None
 
+    def fit(self, advance: Callable[[str], None] = lambda _: None) -> BestFit:
+        """The chosen model and the plain one, fitted to all rows; a learner in both is fitted once."""
+        comparison, data, fitted = self.comparison, self.data, {}
+        chosen, plain = (self.candidates[i] for i in (comparison.chosen, comparison.plain))
+        for part, _ in [*chosen.used, *plain.used]:
+            if part.learner.label not in fitted:
+                advance(f"fitting to all rows: {part.learner.label}")
+                fitted[part.learner.label] = part.learner.fit(data)
+        model = fitted.get(chosen.name)
+        if chosen.is_combination:
+            shares = {part.learner.label: share for part, share in chosen.used}
+            parts = [(label, fitted[label]) for label in shares]
+            model = StackedRegressor()
+            if len(data.classes):
+                model = StackedClassifier()
+                model.classes_ = data.classes
+            model.assemble(parts, shares, data.weights, data.X.shape[1])
+        weights = data.weights
+        if comparison.weights_used:
+            weights = getattr(model, "weights_", weights)  # one-step has weights of its own
+        elif self.importance is not None:
+            weights = self.importance
+        return BestFit(comparison, model, fitted[plain.name], weights, self.rows, self.importance)
+
 
 def compare_methods(
     X: FloatArray,
@@ -137,9 +162,13 @@ def compare_methods(
     classes = np.unique(labels) if classify else np.zeros(0)
     folds, units = _assign_folds(rows, labels, classes, rng)
     advance("estimating importance weights")
-    ratio = _fit_ratio(rows, target_rows)
-    importance = None if ratio is None else np.asarray(ratio.weights_)
-    validation = validation_weights(rows, target_rows, importance)
+    ratio, importance = None, None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SteelyardWarning)  # rough weights show in the standard errors
+        with suppress(NoOverlapError):  # then there is no ratio
+            ratio = default_ratio().fit(rows, target=Target(target_rows))
+            importance = np.asarray(ratio.weights_)
+        validation = validation_weights(rows, target_rows, importance)
     helpful = shifted and validation is not None
     data = Data(rows, labels, target_rows, _fit_weights(importance, helpful, len(rows)), classes)
     named = choose_learners(learners, default_learners(classify, len(X)))
@@ -147,7 +176,7 @@ def compare_methods(
     candidates, failed = _held_out(tried, data, folds, advance)
     advance("estimating the score on the target")
     comparison = compare(candidates, data, validation, shifted)
-    scores = [_readable(candidates[i].predictions, data) for i in (comparison.plain, comparison.chosen)]
+    scores = [candidates[i].scores(data) for i in (comparison.plain, comparison.chosen)]
     performance = _performance(scores, data, importance is not None, units, rng)
     rough = any(interval.low is None for interval in performance.values())
     comparison = replace(comparison, failed=failed, performance=performance, rough=rough)
@@ -155,49 +184,6 @@ def compare_methods(
         importance = normalize(ratio.predict(X))
     everything = Data(X, y, X_target, _fit_weights(importance, helpful, len(X)), classes)
     return Compared(comparison, candidates, everything, compared, importance)
-
-
-def fit_best(
-    X: FloatArray,
-    y: NDArray[Any],
-    X_target: FloatArray,
-    *,
-    classify: bool,
-    shifted: bool,
-    learners: Sequence[str] = (),
-    random_state: int = 0,
-    advance: Callable[[str], None] = lambda _: None,
-) -> BestFit:
-    """`compare_methods`, and the chosen method and the plain one fitted to all rows.
-
-    Parameters
-    ----------
-    X, y, X_target, classify, shifted, learners, random_state, advance
-        As in `compare_methods`.
-
-    Returns
-    -------
-    BestFit
-    """
-    found = compare_methods(
-        X,
-        y,
-        X_target,
-        classify=classify,
-        shifted=shifted,
-        learners=learners,
-        random_state=random_state,
-        advance=advance,
-    )
-    comparison, importance = found.comparison, found.importance
-    chosen, plain = (found.candidates[i] for i in (comparison.chosen, comparison.plain))
-    model, plain_model = _fit_on_all(chosen, plain, found.data, advance)
-    weights = found.data.weights
-    if comparison.weights_used:
-        weights = getattr(model, "weights_", weights)  # one-step has weights of its own
-    elif importance is not None:
-        weights = importance
-    return BestFit(comparison, model, plain_model, weights, found.rows, importance)
 
 
 def _fit_weights(importance: FloatArray | None, helpful: bool, n_rows: int) -> FloatArray:
@@ -223,16 +209,6 @@ def _assign_folds(
     return draw_folds(columns, codes, units, rng), units
 
 
-def _fit_ratio(rows: FloatArray, target_rows: FloatArray) -> AutoRatio | None:
-    """The density ratio; None where source and target do not overlap."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SteelyardWarning)  # rough weights show in the standard errors
-        try:
-            return default_ratio().fit(rows, target=Target(target_rows))
-        except NoOverlapError:
-            return None
-
-
 def _held_out(
     learners: Sequence[Learner], data: Data, folds: Sequence[IntArray], advance: Callable[[str], None]
 ) -> tuple[list[Candidate], tuple[str, ...]]:
@@ -250,29 +226,10 @@ def _held_out(
     if not any(not each.learner.adapts for each in fitted):
         raise InputError(f"No learner could be fitted without weights. {' '.join(failed)}")
     losses = {each.learner.label: losses_of_rows(each.predictions, data.truth) for each in fitted}
-    return [*singles(fitted), *combinations(fitted, losses, data, folds)], failed
-
-
-def _fit_on_all(chosen: Candidate, plain: Candidate, data: Data, advance: Callable[[str], None]) -> tuple[Any, Any]:
-    """The chosen and the plain model, fitted on all rows; a learner in both is fitted once."""
-    fitted = {}
-    for part, _ in [*chosen.used, *plain.used]:
-        label = part.learner.label
-        if label not in fitted:
-            advance(f"fitting to all rows: {label}")
-            fitted[label] = part.learner.fit(data)
-    model = (
-        fitted[chosen.name]
-        if not chosen.is_combination
-        else assemble(
-            [(part.learner.label, fitted[part.learner.label]) for part, _ in chosen.used],
-            {part.learner.label: share for part, share in chosen.used},
-            data.weights,
-            data.classes,
-            data.X.shape[1],
-        )
-    )
-    return model, fitted[plain.name]
+    singles = [
+        Candidate(each.learner.label, (each,), np.ones(1), each.predictions, each.learner.adapts) for each in fitted
+    ]
+    return [*singles, *combinations(fitted, losses, data, folds)], failed
 
 
 def sample_rows(n_rows: int, rng: np.random.Generator, codes: IntArray | None = None) -> IntArray:
@@ -321,14 +278,7 @@ def _performance(
     if not overlap:
         return found
     n_classes = len(data.classes)
-    score_range = accuracy_range(n_classes) if n_classes else squared_error_range(data.y)
+    score_range = ScoreRange.of_accuracy(n_classes) if n_classes else ScoreRange.of_squared_error(data.y)
     intervals = target_intervals(scores, data.X, data.X_target, score_range=score_range, units=units, rng=rng)
     known = zip(("plain", "chosen"), intervals, strict=True)
     return found | {name: interval for name, interval in known if interval is not None}
-
-
-def _readable(predictions: FloatArray, data: Data) -> FloatArray:
-    """The score of each row that people read: right or wrong, or the squared error."""
-    if len(data.classes):
-        return np.asarray((predictions.argmax(axis=2) == data.truth.argmax(axis=1)).mean(axis=0))
-    return losses_of_rows(predictions, data.truth)

@@ -45,11 +45,6 @@ def _count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'s' if n > 1 else ''}"
 
 
-def stray_text(frame: Frame) -> list[str]:
-    """Notes on how the columns of a table were read."""
-    return reading_notes(frame)
-
-
 def unseen_levels(source: Frame, target: Frame) -> list[str]:
     """A note for each category with levels that the source does not have."""
     notes = []

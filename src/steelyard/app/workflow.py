@@ -13,9 +13,9 @@ import steelyard
 from steelyard._typing import FloatArray
 from steelyard.app.atomic_files import csv_text
 from steelyard.app.comparison import Comparison
-from steelyard.app.fitting import BestFit, fit_best
+from steelyard.app.fitting import BestFit, compare_methods
 from steelyard.app.labels import Labels, read_labels
-from steelyard.app.notes import stray_text, unseen_combinations, unseen_levels
+from steelyard.app.notes import reading_notes, unseen_combinations, unseen_levels
 from steelyard.app.persistence import TableModel, model_files
 from steelyard.diagnostics import Diagnosis, Findings, diagnose_pair
 from steelyard.diagnostics.recommendation import OUTSIDE_SUPPORT
@@ -79,12 +79,12 @@ def fit_tables(
     labels = read_labels(source[label], names[0], task, place)
     notes = labels.notes(target, names[1], task)
     matched, target_rows = match_frames(source.without(label), target.without(label), f"{names[0]} and {names[1]}")
-    notes += stray_text(matched) + unseen_levels(matched, target_rows)
+    notes += reading_notes(matched) + unseen_levels(matched, target_rows)
     pair = encode_pair(matched.take(labels.present), target_rows)
     notes += unseen_combinations(pair)
     advance("diagnosing")
     findings = diagnose_pair(pair, random_state=seed).findings
-    best = fit_best(
+    best = compare_methods(
         pair.X,
         labels.values,
         pair.X_target,
@@ -93,7 +93,7 @@ def fit_tables(
         learners=learners,
         random_state=seed,
         advance=advance,
-    )
+    ).fit(advance)
     comparison = replace(best.comparison, classes=labels.classes)
     if "plain" in comparison.performance and findings.uncovered > OUTSIDE_SUPPORT:
         notes.append(

@@ -40,38 +40,39 @@ class ScoreRange:
     guess: float
     best: float
 
+    @classmethod
+    def of_accuracy(cls, n_classes: int) -> ScoreRange:
+        """Accuracy: a guess is right in one of `n_classes` rows.
 
-def accuracy_range(n_classes: int) -> ScoreRange:
-    """Accuracy: a guess is right in one of `n_classes` rows.
+        Parameters
+        ----------
+        n_classes : int
+            Number of classes.
 
-    Parameters
-    ----------
-    n_classes : int
-        Number of classes.
+        Returns
+        -------
+        ScoreRange
+        """
+        return cls(1 / n_classes, 1.0)
 
-    Returns
-    -------
-    ScoreRange
-    """
-    return ScoreRange(1 / n_classes, 1.0)
+    @classmethod
+    def of_squared_error(cls, labels: FloatArray) -> ScoreRange:
+        """Squared error: a guess is off by two standard deviations of the labels.
 
+        So far off on average is a prediction of one end of their range, if they are uniform. Two standard deviations
+        were chosen on trials that are not reported, to hold on tables whose labels, given x, differ between source and
+        target.
 
-def squared_error_range(labels: FloatArray) -> ScoreRange:
-    """Squared error: a guess is off by two standard deviations of the labels.
+        Parameters
+        ----------
+        labels : array of shape (n_source,)
+            Labels of the source rows.
 
-    So far off on average is a prediction of one end of their range, if they are uniform. Two standard deviations were
-    chosen on trials that are not reported, to hold on tables whose labels, given x, differ between source and target.
-
-    Parameters
-    ----------
-    labels : array of shape (n_source,)
-        Labels of the source rows.
-
-    Returns
-    -------
-    ScoreRange
-    """
-    return ScoreRange(GUESSED_DEVIATIONS**2 * float(np.var(labels)), 0.0)
+        Returns
+        -------
+        ScoreRange
+        """
+        return cls(GUESSED_DEVIATIONS**2 * float(np.var(labels)), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +95,54 @@ class Overlap:
     excess: float
     uncovered: float
     folds: list[IntArray]
+
+    @classmethod
+    def estimate(cls, rows: FloatArray, target_rows: FloatArray, rng: np.random.Generator) -> Overlap:
+        """How far source and target overlap, by a linear domain classifier on held-out rows.
+
+        Parameters
+        ----------
+        rows : array of shape (n_source, n_columns)
+            Source rows.
+        target_rows : array of shape (n_target, n_columns)
+            Target rows.
+        rng : Generator
+            For the folds.
+
+        Returns
+        -------
+        Overlap
+            Means over three assignments to folds, or of one where there are more than 500 source rows.
+        """
+        columns, target_columns = table_columns(rows), table_columns(target_rows)
+        folds, found = [], []
+        for _ in range(N_ASSIGNMENTS if len(rows) <= FEW_ROWS else 1):
+            fold, target_fold = (folds_of_table(each, N_FOLDS, rng) for each in (columns, target_columns))
+            folds.append(fold)
+            found.append(cls._held_out_ratio(rows, target_rows, fold, target_fold))
+        excess = float(np.mean([np.mean(on_target > 1) - np.mean(on_source > 1) for on_source, on_target in found]))
+        ratio, target_ratio = (np.mean(each, axis=0) for each in zip(*found, strict=True))
+        bound = largest_bound(ratio)
+        weights = np.minimum(ratio, bound)
+        uncovered = 1 - float(np.mean(np.minimum(1, bound / target_ratio)))
+        return cls(weights / weights.mean(), max(0.0, excess), uncovered, folds)
+
+    @staticmethod
+    def _held_out_ratio(
+        rows: FloatArray, target_rows: FloatArray, fold: IntArray, target_fold: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """The density ratio at source and target rows, by a classifier without their fold and calibrated on them."""
+        both, held = np.concatenate([rows, target_rows]), np.concatenate([fold, target_fold])
+        domain = np.repeat([0.0, 1.0], [len(rows), len(target_rows)])
+        log_odds = np.empty(len(both))
+        with one_blas_thread():
+            for f in range(N_FOLDS):
+                model = linear_classifier().fit(both[held != f], domain[held != f])
+                log_odds[held == f] = model.decision_function(both[held == f])
+            mass = np.where(domain == 1, len(both) / len(target_rows), len(both) / len(rows)) / 2
+            slope, intercept = calibration_line(log_odds, domain, mass)
+        ratio = np.exp(np.clip(slope * log_odds + intercept, -LARGEST_LOGIT, LARGEST_LOGIT))
+        return ratio[domain == 0], ratio[domain == 1]
 
 
 def target_intervals(
@@ -126,7 +175,7 @@ def target_intervals(
     target_rows : array of shape (n_target, n_columns)
         Encoded target rows.
     score_range : ScoreRange
-        `accuracy_range` or `squared_error_range`.
+        Score of a guess, and best score.
     rng : Generator
         For folds and bootstrap.
     units : array of shape (n_source,), default=None
@@ -144,10 +193,15 @@ def target_intervals(
         return [None] * len(scores)
     units = units_of_rows(table_columns(rows)) if units is None else units
     target_units = units_of_rows(table_columns(target_rows))
-    overlap = domain_overlap(rows, target_rows, rng)
+    overlap = Overlap.estimate(rows, target_rows, rng)
     found: list[Interval | None] = []
     for values in scores:
-        predicted, on_target = _outcome(values, rows, target_rows, overlap.folds)
+        outcomes = []
+        for fold in overlap.folds:
+            on_source, on_target = predicted_scores(values, rows, target_rows, fold)
+            # No extrapolation: predictions for the target stay within those for the source.
+            outcomes.append((on_source, np.clip(on_target, on_source.min(), on_source.max())))
+        predicted, on_target = (np.mean(each, axis=0) for each in zip(*outcomes, strict=True))
         estimate = bootstrap_t(values - predicted, overlap.weights, rng, on_target, level, units, target_units)
         source = bootstrap_t(values, np.ones(len(values)), rng, level=level, units=units)
         found.append(promise(estimate, source, overlap.excess, overlap.uncovered, score_range))
@@ -190,54 +244,6 @@ def _stretched(found: Interval, sign: float) -> tuple[float, float]:
     return min(sign * low, sign * high), max(sign * low, sign * high)
 
 
-def domain_overlap(rows: FloatArray, target_rows: FloatArray, rng: np.random.Generator) -> Overlap:
-    """How far source and target overlap, by a linear domain classifier on held-out rows.
-
-    Parameters
-    ----------
-    rows : array of shape (n_source, n_columns)
-        Source rows.
-    target_rows : array of shape (n_target, n_columns)
-        Target rows.
-    rng : Generator
-        For the folds.
-
-    Returns
-    -------
-    Overlap
-        Means over three assignments to folds, or of one where there are more than 500 source rows.
-    """
-    columns, target_columns = table_columns(rows), table_columns(target_rows)
-    folds, found = [], []
-    for _ in range(N_ASSIGNMENTS if len(rows) <= FEW_ROWS else 1):
-        fold, target_fold = (folds_of_table(each, N_FOLDS, rng) for each in (columns, target_columns))
-        folds.append(fold)
-        found.append(_held_out_ratio(rows, target_rows, fold, target_fold))
-    excess = float(np.mean([np.mean(on_target > 1) - np.mean(on_source > 1) for on_source, on_target in found]))
-    ratio, target_ratio = (np.mean(each, axis=0) for each in zip(*found, strict=True))
-    bound = largest_bound(ratio)
-    weights = np.minimum(ratio, bound)
-    uncovered = 1 - float(np.mean(np.minimum(1, bound / target_ratio)))
-    return Overlap(weights / weights.mean(), max(0.0, excess), uncovered, folds)
-
-
-def _held_out_ratio(
-    rows: FloatArray, target_rows: FloatArray, fold: IntArray, target_fold: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    """The density ratio at source and target rows, by a classifier without their fold, calibrated on held-out rows."""
-    both, held = np.concatenate([rows, target_rows]), np.concatenate([fold, target_fold])
-    domain = np.repeat([0.0, 1.0], [len(rows), len(target_rows)])
-    log_odds = np.empty(len(both))
-    with one_blas_thread():
-        for f in range(N_FOLDS):
-            model = linear_classifier().fit(both[held != f], domain[held != f])
-            log_odds[held == f] = model.decision_function(both[held == f])
-        mass = np.where(domain == 1, len(both) / len(target_rows), len(both) / len(rows)) / 2
-        slope, intercept = calibration_line(log_odds, domain, mass)
-    ratio = np.exp(np.clip(slope * log_odds + intercept, -LARGEST_LOGIT, LARGEST_LOGIT))
-    return ratio[domain == 0], ratio[domain == 1]
-
-
 def largest_bound(weights: FloatArray) -> float:
     """The largest upper bound under which weights have an effective sample size of 30, or of half their number.
 
@@ -260,15 +266,3 @@ def largest_bound(weights: FloatArray) -> float:
         enough = effective_sample_size(np.minimum(weights, np.exp(middle))) >= least
         low, high = (middle, high) if enough else (low, middle)
     return float(np.exp(low))
-
-
-def _outcome(
-    scores: FloatArray, rows: FloatArray, target_rows: FloatArray, folds: list[IntArray]
-) -> tuple[FloatArray, FloatArray]:
-    """Predicted scores of source and target rows; those of the target within those of the source: no extrapolation."""
-    found = []
-    for fold in folds:
-        predicted, on_target = predicted_scores(scores, rows, target_rows, fold)
-        found.append((predicted, np.clip(on_target, predicted.min(), predicted.max())))
-    predicted, on_target = (np.mean(each, axis=0) for each in zip(*found, strict=True))
-    return predicted, on_target

@@ -31,6 +31,27 @@ class Shares:
     shrinkage: float
     by_fold: FloatArray
 
+    def combine(self, predictions: FloatArray, folds: Sequence[IntArray]) -> FloatArray:
+        """Held-out predictions of the combination: the shares of a row come from the rows of the other folds.
+
+        Parameters
+        ----------
+        predictions : array of shape (n_draws, n_learners, n_rows, ...)
+            Held-out predictions of each learner.
+        folds : sequence of arrays of shape (n_rows,)
+            The fold of each row, for each draw.
+
+        Returns
+        -------
+        array of shape (n_draws, n_rows, ...)
+        """
+        return np.stack(
+            [
+                np.einsum("nk,kn...->n...", shares[fold], found)
+                for shares, fold, found in zip(self.by_fold, folds, predictions, strict=True)
+            ]
+        )
+
 
 def least_squares_shares(moments: FloatArray) -> FloatArray:
     """Minimize βᵀMβ over non-negative β with sum one; M is positive semidefinite.
@@ -103,27 +124,3 @@ def fit_shares(errors: FloatArray, weights: FloatArray, folds: Sequence[IntArray
     losses = np.einsum("sdfk,dfkl,sdfl->s", by_fold, moments, by_fold)
     best = len(losses) - 1 - int(np.argmin(losses[::-1]))  # of equal ones the strongest
     return Shares(shrunk(total, SHRINKAGES[best]), SHRINKAGES[best], by_fold[best])
-
-
-def combine_held_out(predictions: FloatArray, folds: Sequence[IntArray], by_fold: FloatArray) -> FloatArray:
-    """Held-out predictions of a combination, whose shares come from the rows of the other folds.
-
-    Parameters
-    ----------
-    predictions : array of shape (n_draws, n_learners, n_rows, ...)
-        Held-out predictions of each learner.
-    folds : sequence of arrays of shape (n_rows,)
-        The fold of each row, for each draw.
-    by_fold : array of shape (n_draws, n_folds, n_learners)
-        The shares of each fold.
-
-    Returns
-    -------
-    array of shape (n_draws, n_rows, ...)
-    """
-    return np.stack(
-        [
-            np.einsum("nk,kn...->n...", shares[fold], found)
-            for shares, fold, found in zip(by_fold, folds, predictions, strict=True)
-        ]
-    )

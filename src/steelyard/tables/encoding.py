@@ -55,7 +55,7 @@ class ColumnCode:
             missing = np.array([value is None for value in text])
             parts = [np.asarray(self.text.transform(_series(column.name, text)), dtype=np.float64)]
         elif self.kind != "category":
-            values = _as_numbers(column)
+            values = self._numbers(column)
             missing = np.isnan(values)
             parts = [np.where(missing, self.fill, values)]
         else:
@@ -68,6 +68,17 @@ class ColumnCode:
         if self.marks_missing:
             parts.append(missing.astype(np.float64))
         return np.column_stack(parts) if parts else np.empty((len(missing), 0))
+
+    @staticmethod
+    def _numbers(column: Column) -> NDArray[np.float64]:
+        if column.kind != "category":
+            return np.where(np.isfinite(column.values), column.values, np.nan)
+        bad = next((value for value in column.values if value is not None and not is_number(value)), None)
+        if bad is None and not column.present().any():
+            return np.full(len(column.values), np.nan)
+        raise ColumnMismatchError(
+            f"Column {column.name!r} held numbers when the model was fitted, and holds text now (for example {bad!r})."
+        )
 
 
 @dataclass(frozen=True)
@@ -299,17 +310,6 @@ def _series(name: str, text: NDArray[Any]) -> Any:
     import pandas as pd
 
     return pd.Series(text, name=name, dtype=object)
-
-
-def _as_numbers(column: Column) -> NDArray[np.float64]:
-    if column.kind != "category":
-        return np.where(np.isfinite(column.values), column.values, np.nan)
-    bad = next((value for value in column.values if value is not None and not is_number(value)), None)
-    if bad is None and not column.present().any():
-        return np.full(len(column.values), np.nan)
-    raise ColumnMismatchError(
-        f"Column {column.name!r} held numbers when the model was fitted, and holds text now (for example {bad!r})."
-    )
 
 
 def _as_text(column: Column) -> NDArray[Any]:
