@@ -110,8 +110,10 @@ def target_performance(
     outcome model are right, and its interval is shorter than that of the importance-weighted mean alone. Importance
     weights and outcome model are cross-fitted: each source row is evaluated by fits on the other folds.
 
-    The interval is that of the studentized bootstrap. With very heavy tails (noise that grows exponentially along the
-    shift) an interval of nominal level 95 % has a coverage of about 85 %.
+    The interval is that of the studentized bootstrap. It accounts for sampling alone, and holds where labels given x
+    are the same in both domains. With 300 labeled rows, an interval of nominal level 95 % covered in 94 of 100 draws
+    for the accuracy on discrete tables, and in 87 of 100 for the squared error where noise grows exponentially along
+    the shift (the generators of ``experiments/promises.py``).
 
     Parameters
     ----------
