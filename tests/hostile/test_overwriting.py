@@ -171,17 +171,17 @@ def test_overwrite_leaves_what_has_other_names(place, command):
     assert (run / "report.html").read_text() != "mine"
 
 
-def test_new_empty_and_own_folders_need_no_option(place, run_files):
+def test_new_and_empty_folders_need_no_option_and_a_run_is_replaced_as_one(place, run_files):
     (place / "empty").mkdir()
     for out in ("deep/new", "empty"):
-        for _ in range(2):
-            said = fit(out)
+        for more in ((), ("--overwrite",)):
+            said = fit(out, *more)
             assert said.exit_code == 0, said.output
             assert set(contents(place / out)) == {*run_files, "run.json"}
         (place / out / "notes.txt").write_text("mine")
         (place / out / "more").mkdir()
         (place / out / "more" / "weights.csv").write_text("mine")
-        assert fit(out).exit_code == 0
+        assert fit(out, "--overwrite").exit_code == 0
         assert set(contents(place / out)) == {*run_files, "run.json", "notes.txt", "more/weights.csv"}
         assert not [path for path in place.iterdir() if path.name.startswith(".")]
 
@@ -189,10 +189,10 @@ def test_new_empty_and_own_folders_need_no_option(place, run_files):
 def test_the_current_folder_and_links_are_own_folders_too(place, run_files, monkeypatch):
     assert fit("run").exit_code == 0
     (place / "link").symlink_to("run")
-    assert fit("link").exit_code == 0
+    assert fit("link", "--overwrite").exit_code == 0
     assert (place / "link").is_symlink()
     monkeypatch.chdir(place / "run")
-    assert fit(".", source="../s.csv", target="../t.csv").exit_code == 0
+    assert fit(".", "--overwrite", source="../s.csv", target="../t.csv").exit_code == 0
     assert {path.name for path in Path().iterdir()} == {*run_files, "run.json"}
 
 
@@ -208,17 +208,28 @@ def test_a_folder_of_another_command_is_not_own(place):
     refused(fit("run"), "was made by steelyard diagnose")
 
 
-@pytest.mark.parametrize("name", ["predictions.csv", "model.json"])
-def test_a_file_that_was_changed_is_not_own(place, name):
+def test_a_run_is_replaced_only_when_asked(place):
     assert fit("run").exit_code == 0
-    (place / "run" / name).write_text("my notes beside every prediction")
-    refused(fit("run"), f"{name} is not as steelyard fit left it")
-    assert (place / "run" / name).read_text() == "my notes beside every prediction"
-    (place / "run" / name).unlink()
-    assert fit("run").exit_code == 0
-    (place / "run" / name).unlink()
-    (place / "run" / name).mkdir()
+    before = contents(place)
+    for out in ("run", "./run"):
+        refused(fit(out), "holds a run of steelyard fit already", "--out", "--overwrite")
+    assert contents(place) == before
+    assert fit("run", "--overwrite").exit_code == 0
+    (place / "run" / "model.json").unlink()
+    (place / "run" / "model.json").mkdir()
     refused(fit("run", "--overwrite"), "is a folder where a file must go")
+
+
+@pytest.mark.parametrize("name", ["findings.json", "report.html"])
+def test_a_file_that_was_changed_is_not_own(place, name):
+    words = "diagnose", "s.csv", "t.csv", "--label", "y", "--out", "found"
+    for _ in range(2):
+        assert steelyard(*words).exit_code == 0
+    (place / "found" / name).write_text("my notes beside every finding")
+    refused(steelyard(*words), f"{name} is not as steelyard diagnose left it")
+    assert (place / "found" / name).read_text() == "my notes beside every finding"
+    (place / "found" / name).unlink()
+    assert steelyard(*words).exit_code == 0
 
 
 def test_what_comes_while_the_fit_runs_is_kept(place, run_files, monkeypatch):
@@ -275,7 +286,7 @@ commands.require_label = lambda *_: None
 
 def fit(name, out):
     commands.fit_tables = lambda *_, **__: SimpleNamespace(files=runs[name])
-    commands.fit_files(Path("s.csv"), Path("t.csv"), "y", "auto", 0, out, Progress(disable=True))
+    commands.fit_files(Path("s.csv"), Path("t.csv"), "y", "auto", 0, out, Progress(disable=True), overwrite=True)
 
 
 def fit_and_die(step, out):
@@ -355,7 +366,7 @@ def test_a_refit_killed_anywhere_leaves_one_run_or_the_other(exchanged, tmp_path
     expected = {f"run/{path.name}": path.read_bytes() for path in (exchanged / "new").iterdir()}
     files = {name.removeprefix("run/"): data for name, data in expected.items()}
     for run in runs:
-        write_folder(run, files, made_by="fit")
+        write_folder(run, files, made_by="fit", overwrite=True)
         assert load_model(run).classes == ("yes", "no")
         left = contents(run.parent)
         assert set(json.loads(left.pop("run/run.json"))["files"]) == set(files)
@@ -377,7 +388,7 @@ def test_what_a_killed_process_left_is_removed_when_it_is_old(place, run_files):
         (place / "run" / name).mkdir()
         (place / "run" / name / "model.json").write_text("{")
         os.utime(place / "run" / name, times=(os.stat(place).st_mtime - age,) * 2)
-    assert fit("run").exit_code == 0
+    assert fit("run", "--overwrite").exit_code == 0
     hidden = {path.name for path in place.rglob(".*")}
     assert hidden == {".steelyard-staged-2"}  # somebody may be writing there
     (place / "other").mkdir()

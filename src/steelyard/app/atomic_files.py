@@ -25,6 +25,7 @@ from typing import Any
 from steelyard.errors import OutputError
 
 NEGATIVE = re.compile(r"-\d+(\.\d+)?")  # a number is no formula
+ASKED = ("fit",)  # commands that replace their own files with --overwrite alone: a model may be in use
 MARK = "run.json"
 # A folder in the folder: files that are written and whole, and count already, but are not all in their places yet.
 PENDING = ".steelyard-pending"
@@ -90,7 +91,8 @@ def check_folder(folder: Path, names: Collection[str], *inputs: Path, made_by: s
     Parameters
     ----------
     inputs : files that are read in the same call.
-    made_by : the command that writes. It replaces its own files and, without `overwrite`, no others.
+    made_by : the command that writes. Without `overwrite` it replaces no files but its own, and those of a fit not
+        even then.
     """
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file. Give another folder with --out.")
@@ -118,6 +120,11 @@ def _check_own(folder: Path, names: Iterable[str], made_by: str) -> None:
     if maker != made_by:
         whose = f"made by steelyard {maker}" if maker else f"not made by steelyard {made_by}"
         raise OutputError(f"{folder} holds files already and was {whose}. {advice}")
+    if made_by in ASKED:
+        raise OutputError(
+            f"{folder} holds a run of steelyard {made_by} already. Give another folder with --out, or --overwrite to "
+            "replace it; what has other names stays."
+        )
     for name in names:
         try:
             as_left = _digest(read_file(folder, name)) == digests.get(name)
