@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import steelyard
+from steelyard._numerics.written import written_share
 from steelyard._typing import FloatArray
 from steelyard.app.atomic_files import csv_text
 from steelyard.app.comparison import Comparison
@@ -97,8 +98,8 @@ def fit_tables(
     comparison = replace(best.comparison, classes=labels.classes)
     if "plain" in comparison.performance and findings.uncovered > OUTSIDE_SUPPORT:
         notes.append(
-            f"{findings.uncovered:.0%} of the target rows lie outside the source's support. The scores expected on the "
-            "target do not cover them and are likely too good."
+            f"{written_share(findings.uncovered)} of the target rows lie outside the source's support: predictions "
+            "there are extrapolation, and the intervals of the scores expected on the target are wider for it."
         )
     advance("drawing the report")
     facts = {

@@ -72,7 +72,7 @@ def outcome(findings: Findings, comparison: Comparison) -> str:
     if no_overlap:
         said.append("No importance weights can represent the target, so the model is fitted without weights.")
         if "plain" in comparison.performance:
-            said.append("The scores expected on the target cover only its rows that are like source rows.")
+            said.append("The scores expected on the target are little more than a guess.")
         else:
             said.append("How good it is there cannot be known from these tables.")
     elif findings.kind == "none" and not comparison.weights_used:
@@ -149,7 +149,7 @@ def scores(findings: Findings, comparison: Comparison) -> list[tuple[str, str, s
         else:
             value, about = score(expected, comparison.measure), "without an interval: too few rows"
             if expected.low is not None and expected.high is not None:
-                about = "95% interval" + (", within the source's support" if key != "source" else "")
+                about = "95% interval" + (", allowing for rows unlike the source" if key != "source" else "")
             elif key != "source" and comparison.rough:
                 about = "without an interval: few source rows are like the target, and the number is likely too good"
         found.append((name, value, about))
