@@ -19,9 +19,9 @@ from steelyard.weights import effective_sample_size
 N_FOLDS = 5
 FEW_ROWS, N_ASSIGNMENTS = 500, 3  # of at most this many source rows, the assignment to folds is drawn three times
 ENOUGH = 30.0  # weights are bounded so that their effective sample size is at least this
-# The models behind held-out scores share most of their rows, so that the mean of these scores varies more than that of as
-# many independent ones, and they have four fifths of the rows of the model whose score is promised. On trials that are not
-# reported estimates were off by 1.2 to 1.4 of their standard errors.
+# The models behind held-out scores share most of their rows, so that the mean of these scores varies more than that of
+# as many independent ones, and they have four fifths of the rows of the model whose score is promised. On trials that
+# are not reported estimates were off by 1.2 to 1.4 of their standard errors.
 STRETCH = 1.3
 GUESSED_DEVIATIONS = 2.0
 
