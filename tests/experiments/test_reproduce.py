@@ -252,11 +252,13 @@ def test_a_tiny_table_of_choices(drawing, published_data, tmp_path):
     words = ["--trials", "2", "--first-trial", "1000", "--jobs", "1", "--set", f"protocol={protocol}"]
     done = reproduce("choice", *words, "--out", str(tmp_path / "results"))
     assert done.exit_code == 0, done.output
-    assert "ERM kept" in done.output
+    assert "better than before on" in " ".join(done.output.split())
     rows = read_csv(tmp_path / "results" / "choice" / "table.csv")
+    methods = ["pick", "fit", "plain mean", "stacking", "weighted stacking", "weighted pick", "one-step"]
     assert [(row["data"], row["method"]) for row in rows] == [
-        (data, method) for data in ("auto", "heart") for method in ("ERM", "chosen")
+        (data, method) for data in ("auto", "heart") for method in [*methods, "interval given", "interval covers"]
     ]
+    assert all(float(row["mean"]) > 0 for row in rows if row["method"] in methods)
 
 
 def test_a_tiny_table_of_promises(drawing, published_data, tmp_path, monkeypatch):
@@ -295,20 +297,24 @@ def test_rates_of_promises_are_of_those_given():
     ]
 
 
-def test_the_share_of_kept_plain_fits_and_the_limit_are_counted():
+def test_the_ratios_to_the_pick_and_the_sets_that_are_significant_are_counted():
     names = ["auto", "bike", "heart"]
-    plain = np.array([1.0, 2.0, 3.0, 4.0])
-    chosen = {"auto": plain - [0.5, 0.4, 0.5, 0.6], "bike": plain * 1.05, "heart": plain + np.array([0, 0, 0, 0.01])}
-    errors = {(benchmark.Data(name), choice.ERM): plain for name in names}
-    errors |= {(benchmark.Data(name), choice.CHOSEN): chosen[name] for name in names}
+    pick = np.array([1.0, 2.0, 3.0, 4.0])
+    fit = {"auto": pick - [0.5, 0.4, 0.5, 0.6], "bike": pick * 1.05, "heart": pick + np.array([0, 0, 0, 0.01])}
+    errors = {(benchmark.Data(name), method): pick for name in names for method in (choice.PICK, *choice.CONTROLS)}
+    errors |= {(benchmark.Data(name), choice.FIT): fit[name] for name in names}
+    errors |= {(benchmark.Data(name), choice.GIVEN): np.array([1.0, 1.0, 1.0, 0.0]) for name in names}
+    errors |= {(benchmark.Data(name), choice.COVERED): np.array([1.0, 1.0, 0.0, 0.0]) for name in names}
     settings = {"protocol": {"sizes": dict.fromkeys(names), "variants": {}}}
     rows = [type("Row", (), {"trials": 4})]
-    (section,) = choice.sections(Summary(rows, errors, settings))
-    found = {line[0].text: [entry.text for entry in line] for line in section.rows}
-    assert [found[name][3] for name in names] == ["0.800", "1.050", "1.001"]
-    assert [found[name][5] for name in names] == ["0%", "0%", "75%"]
-    assert [line[3].bold for line in section.rows] == [True, False, False]
-    assert "1 of 3. Above 1.02 times ERM: bike." in section.remark
+    beside, promised = choice.sections(Summary(rows, errors, settings))
+    found = {line[0].text: [entry.text for entry in line] for line in beside.rows}
+    assert [found[name][2] for name in names] == ["0.800", "1.050", "1.001"]
+    assert [found[name][4:9] for name in names] == [["1.000"] * 5] * 3
+    assert [line[2].bold for line in beside.rows] == [True, False, False]
+    assert f"ratio of the fit: {(0.8 * 1.05 * 1.001) ** (1 / 3):.3f}" in beside.remark
+    assert "(paired t-test, 5 %) on 1 of 3 (auto), significantly worse on 1 (bike); better than before" in beside.remark
+    assert [entry.text for entry in promised.rows[-1]] == ["all", "75.0", "66.7"]
 
 
 def test_splits_of_table_2(published_data):
@@ -380,7 +386,7 @@ STORED = [
     ("toy", Cell(toy.TOY, toy.Method("RIWERM", "tukey"), 7)),
     ("coupling", Cell(coupling.Data("outliers"), coupling.Method("one-step"), 3)),
     ("benchmark", Cell(benchmark.Data("heart"), benchmark.Method("one-step"), 1)),
-    ("choice", Cell(benchmark.Data("sonar"), choice.CHOSEN, 2)),
+    ("choice", Cell(benchmark.Data("sonar"), choice.FIT, 2)),
     ("benchmark", Cell(benchmark.Data("wine", "swapped"), benchmark.Method("EIWERM"), 2)),
 ]
 

@@ -86,9 +86,13 @@ class StackedBase(ShowsWeights, ReadsTables, MetaEstimatorMixin, BaseEstimator):
         check_range("flattening", self.flattening, 0, 1)
         forget_fit(self)
         check_labels(self, X, y)
-        named = self._named_learners(count_rows(X))
+        self._check_learners()
         rows, numeric, target_rows = self._prepare(X, target)
-        counts = check_weights(sample_weight, count_rows(rows))
+        n_rows = count_rows(rows)
+        named = (
+            default_learners(isinstance(self, ClassifierMixin), n_rows) if self.estimators is None else self.estimators
+        )
+        counts = check_weights(sample_weight, n_rows)
         labels, codes = self._encode(y)
         self.weights_ = flattened_weights(self, numeric, target_rows, counts)
         self.effective_sample_size_ = effective_sample_size(multiply_counts(self.weights_, counts))
@@ -130,18 +134,17 @@ class StackedBase(ShowsWeights, ReadsTables, MetaEstimatorMixin, BaseEstimator):
             (label, each.learner.fit(data)) for each in kept if self.shares_[label := each.learner.label]
         ]
 
-    def _named_learners(self, n_rows: int) -> list[tuple[str, Any]]:
+    def _check_learners(self) -> None:
         if self.estimators is None:
-            return default_learners(isinstance(self, ClassifierMixin), n_rows)
-        named = list(self.estimators)
-        if not named or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in named):
+            return
+        if not self.estimators or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in self.estimators):
             raise ParameterError(
-                f"estimators must be a list of (name, estimator) pairs, or None for the default ones; got {named!r}."
+                "estimators must be a list of (name, estimator) pairs, or None for the default ones; got "
+                f"{self.estimators!r}."
             )
-        names = [name for name, _ in named]
+        names = [name for name, _ in self.estimators]
         if len(set(names)) < len(names):
             raise ParameterError(f"Every learner needs a name of its own; got {names}.")
-        return named
 
     def _outputs(self, X: Any) -> FloatArray:
         check_is_fitted(self, "estimators_")
