@@ -45,8 +45,15 @@ def _figures(name: str, trial: int, seed: int, settings: str) -> dict[str, float
     classify = name not in NATURAL
     fit_seed = int(stream(seed, "choice", name, trial).integers(2**31))
     findings = diagnose(draw.X, target=Target(draw.X_target), random_state=fit_seed)
-    shifted = findings.kind != "none"
-    found = compare_methods(draw.X, draw.y, draw.X_target, classify=classify, shifted=shifted, random_state=fit_seed)
+    found = compare_methods(
+        draw.X,
+        draw.y,
+        draw.X_target,
+        classify=classify,
+        shifted=findings.kind != "none",
+        overlap=findings.kind != "disjoint",
+        random_state=fit_seed,
+    )
     errors, truth = _errors(found, draw), {}
     for method, index in ((PICK, found.comparison.plain), (FIT, found.comparison.chosen)):
         truth[method.name] = errors[found.candidates[index].name]

@@ -217,6 +217,29 @@ def test_disjoint_domains_leave_the_methods_without_weights():
     np.testing.assert_array_equal(found.weights, np.ones(60))
 
 
+def test_without_overlap_by_the_diagnosis_no_method_is_weighted():
+    rng = np.random.default_rng(3)
+    X, X_target = rng.normal(size=(80, 2)), rng.normal([3.0, 0.0], 1, size=(60, 2))
+    y, names = X[:, 0] + 0.1 * rng.normal(size=80), ["linear", "forest"]
+    weighted = compare_methods(X, y, X_target, classify=False, shifted=True, learners=names).comparison
+    assert any(m.weighted for m in weighted.methods)
+    found = compare_methods(X, y, X_target, classify=False, shifted=True, overlap=False, learners=names).comparison
+    assert not any(m.weighted for m in found.methods)
+    assert "hardly overlap" in found.reason
+    assert found.validation_sample_size == 0
+
+
+def test_a_combination_of_one_learner_is_that_learner():
+    """Where the forest gets no share, the combination is the linear model, which is the plain one."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    found = compare_methods(X, X @ [1.0, 2.0], X, classify=False, shifted=False, learners=["linear", "forest"])
+    combination = next(m for m in found.comparison.methods if m.name == "stacking")
+    assert combination.shares == (("linear", 1.0),)
+    assert found.comparison.kept_plain
+    assert found.comparison.reason.endswith("the best combination consists of linear alone.")
+
+
 def test_three_classes():
     rng = np.random.default_rng(4)
     X = rng.normal(size=(150, 2))

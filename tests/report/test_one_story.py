@@ -246,14 +246,6 @@ def test_the_errors_are_those_of_the_domain_that_they_are_called_by(diagnoses):
             assert ("No weights can represent the target" in page) == (name == "disjoint")
 
 
-def test_weights_in_spite_of_little_overlap_are_said_to_cover_a_part(diagnoses):
-    findings = diagnoses["disjoint"].findings
-    outcome = phrases.outcome(findings, compared("weighted combination", findings))
-    assert "represent only the target rows that are like source rows. Collect labeled data near the target." in outcome
-    assert "No importance weights" not in outcome
-    assert "without weights" not in outcome
-
-
 def test_a_column_that_drifted_means_a_shift(diagnoses):
     """Where no shift is found no column has drifted; the level of the columns is that of one of three tests."""
     for diagnosis in diagnoses.values():

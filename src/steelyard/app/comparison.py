@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from steelyard._numerics.weighted_means import paired_gain
+from steelyard._numerics.written import written_share
 from steelyard._typing import FloatArray
 from steelyard.app.candidates import STACKING, WEIGHTED_STACKING, Candidate
 from steelyard.model_selection.bootstrap import Interval
@@ -163,6 +164,10 @@ def compare(candidates: Sequence[Candidate], data: Data, validation: FloatArray 
     best = max(rivals, key=lambda i: ahead[i][0], default=incumbent)
     chosen = best if ahead[best][0] > lead * ahead[best][1] else incumbent
     reason = _reason(methods, chosen, plain, incumbent, ahead[chosen])
+    members = [part.learner.label for part, _ in candidates[chosen].used]
+    if candidates[chosen].is_combination and len(members) == 1:
+        chosen = next(i for i, each in enumerate(candidates) if each.name == members[0])
+        reason = f"On held-out rows the best combination consists of {methods[chosen].name} alone."
     setting = NOTHING_SHARED if validation is None else "" if shifted else NO_SHIFT
     return Comparison(
         methods,
@@ -191,9 +196,9 @@ def _reason(
         return f"On held-out rows no method is better than {best} by more than a standard error."
     loss = methods[plain].loss
     change = methods[chosen].gain / loss if loss > 0 else 0.0
-    compared = (
-        f"{abs(change):.0%} {'less' if change > 0 else 'more'} loss than" if abs(change) >= 0.005 else "the loss of"
-    )
+    compared = "the loss of"
+    if abs(change) >= 0.005:
+        compared = f"{written_share(abs(change))} {'less' if change > 0 else 'more'} loss than"
     return (
         f"On held-out rows {name} has {compared} {best}, the single learner that is best on the source. No single "
         "learner is better than the combination by more than two standard errors."

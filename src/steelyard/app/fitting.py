@@ -126,6 +126,7 @@ def compare_methods(
     *,
     classify: bool,
     shifted: bool,
+    overlap: bool = True,
     learners: Sequence[str] = (),
     random_state: int = 0,
     advance: Callable[[str], None] = lambda _: None,
@@ -142,6 +143,8 @@ def compare_methods(
         Whether labels are classes.
     shifted : bool
         Whether the diagnosis found a shift; without one no method with weights is tried.
+    overlap : bool, default=True
+        Whether most target rows lie within the source's support; otherwise no method with weights is tried either.
     learners : sequence of str, default=()
         Names of the learners that are tried; all of `default_learners` where there are none.
     random_state : int, default=0
@@ -168,7 +171,7 @@ def compare_methods(
         with suppress(NoOverlapError):  # then there is no ratio
             ratio = default_ratio().fit(rows, target=Target(target_rows))
             importance = np.asarray(ratio.weights_)
-        validation = validation_weights(rows, target_rows, importance)
+        validation = validation_weights(rows, target_rows, importance) if overlap else None
     helpful = shifted and validation is not None
     data = Data(rows, labels, target_rows, _fit_weights(importance, helpful, len(rows)), classes)
     named = choose_learners(learners, default_learners(classify, len(X)))

@@ -91,6 +91,7 @@ def fit_tables(
         pair.X_target,
         classify=bool(labels.classes),
         shifted=findings.kind != "none",
+        overlap=findings.kind != "disjoint",
         learners=learners,
         random_state=seed,
         advance=advance,

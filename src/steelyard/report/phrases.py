@@ -67,7 +67,7 @@ def compared_domain(findings: Findings, comparison: Comparison) -> str:
 
 def outcome(findings: Findings, comparison: Comparison) -> str:
     """Why a fit did what it did, and how much better that is expected to be."""
-    no_overlap = findings.kind == "disjoint" and not comparison.weights_used
+    no_overlap = findings.kind == "disjoint"
     said = []
     if no_overlap:
         said.append("No importance weights can represent the target, so the model is fitted without weights.")
@@ -84,9 +84,7 @@ def outcome(findings: Findings, comparison: Comparison) -> str:
         said.append("The plain model is the learner with the least error on held-out source rows.")
     else:
         said.append("On held-out rows no other method was clearly better for the target, so the plain model is kept.")
-    if findings.kind == "disjoint" and comparison.weights_used:
-        said.append("The weights represent only the target rows that are like source rows.")
-    if findings.kind == "disjoint":
+    if no_overlap:
         said.append("Collect labeled data near the target.")
     return " ".join(said)
 
