@@ -11,6 +11,8 @@ from steelyard._typing import FloatArray, IntArray
 
 # Strengths of the shrinkage, in units of the mean squared error of the learners; with the last one shares are equal.
 SHRINKAGES = (1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)
+# A learner with less changes nothing, but it would have to be fitted, kept and explained.
+LEAST_SHARE = 0.005
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +22,7 @@ class Shares:
     Attributes
     ----------
     values : array of shape (n_learners,)
-        Non-negative shares with sum one, from all rows.
+        Non-negative shares with sum one, from all rows; those below 0.005 are zero.
     shrinkage : float
         The strength of the shrinkage that was chosen; with infinity all shares are equal.
     by_fold : array of shape (n_draws, n_folds, n_learners)
@@ -123,4 +125,6 @@ def fit_shares(errors: FloatArray, weights: FloatArray, folds: Sequence[IntArray
     by_fold = np.array([[[shrunk(sums, strength) for sums in draw] for draw in others] for strength in SHRINKAGES])
     losses = np.einsum("sdfk,dfkl,sdfl->s", by_fold, moments, by_fold)
     best = len(losses) - 1 - int(np.argmin(losses[::-1]))  # of equal ones the strongest
-    return Shares(shrunk(total, SHRINKAGES[best]), SHRINKAGES[best], by_fold[best])
+    values = shrunk(total, SHRINKAGES[best])
+    values = np.where(values < LEAST_SHARE, 0.0, values)
+    return Shares(values / values.sum(), SHRINKAGES[best], by_fold[best])
