@@ -1,6 +1,7 @@
 """The comparison of methods: an unbiased error, the choice by its rule, and fits that are what they say."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -101,6 +102,16 @@ def test_a_learner_that_is_clearly_better_takes_the_place_of_the_combination():
         *(np.square(c.predictions[0, :, 0]) for c in (candidates[2], candidates[0])), np.ones(400)
     )
     assert f"by {lead / error:.1f} standard errors" in found.reason
+
+
+def test_a_combination_of_one_learner_is_that_learner():
+    candidates, data = made_up({"a": noise(1.0, 1), "b": noise(1.2, 2)})
+    alone = replace(candidates[2], shares=np.array([1.0, 0.0]))
+    found = compare([*candidates[:2], alone], data, np.ones(400), shifted=True)
+    assert found.kept_plain
+    assert found.methods[found.chosen].name == "a"
+    assert not found.weights_used
+    assert found.reason == "On held-out rows the best combination consists of a alone."
 
 
 @pytest.mark.parametrize(("factor", "chosen"), [(0.5, "a, weighted"), (0.999, "a")])
@@ -227,17 +238,6 @@ def test_without_overlap_by_the_diagnosis_no_method_is_weighted():
     assert not any(m.weighted for m in found.methods)
     assert "hardly overlap" in found.reason
     assert found.validation_sample_size == 0
-
-
-def test_a_combination_of_one_learner_is_that_learner():
-    """Where the forest gets no share, the combination is the linear model, which is the plain one."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 2))
-    found = compare_methods(X, X @ [1.0, 2.0], X, classify=False, shifted=False, learners=["linear", "forest"])
-    combination = next(m for m in found.comparison.methods if m.name == "stacking")
-    assert combination.shares == (("linear", 1.0),)
-    assert found.comparison.kept_plain
-    assert found.comparison.reason.endswith("the best combination consists of linear alone.")
 
 
 def test_three_classes():

@@ -81,6 +81,11 @@ def test_few_rows_of_learners_that_are_alike_give_nearly_equal_shares():
     assert shrunk < 0.4 * unshrunk
 
 
+def test_a_share_that_changes_nothing_is_zero():
+    errors, folds = table(2000, [0.05, 1.0])  # inversely to the variances the shares would be 0.9975 and 0.0025
+    np.testing.assert_array_equal(fit_shares(errors, np.ones(2000), folds).values, [1.0, 0.0])
+
+
 def test_the_rows_that_count_decide():
     """The first learner is good on the first half, the second one on the other; weights say which half counts."""
     rng = np.random.default_rng(0)
