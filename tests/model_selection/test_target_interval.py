@@ -48,11 +48,21 @@ def test_a_promise_by_hand():
     low, high, of_source = 0.8 - 0.1 * STRETCH, 0.8 + 0.05 * STRETCH, 0.9 + 0.02 * STRETCH
     found = promise(estimate, source, 0.0, 0.0, ACCURACY)
     assert (found.mean, found.low, found.high) == pytest.approx((0.8, low, high))
+    found = promise(estimate, source, 0.0, 0.3, ACCURACY)
+    assert (found.low, found.high) == pytest.approx((low, 0.7 * high + 0.3 * of_source))
     found = promise(estimate, source, 0.4, 0.3, ACCURACY)
-    assert (found.low, found.high) == pytest.approx((0.6 * low + 0.4 * 0.5, 0.7 * high + 0.3 * of_source))
+    bad = 0.6 * low + 0.4 * 0.5
+    # What is feared takes the bad end to 1.95 instead of 1.35 times its half; the good end has the rest of the 5 %.
+    shrink = norm.ppf(0.95 + norm.sf(norm.ppf(0.975) * (0.8 - bad) / (0.8 - low))) / norm.ppf(0.975)
+    assert 0.8 < shrink < 0.9
+    high, of_source = 0.8 + 0.05 * STRETCH * shrink, 0.9 + 0.02 * STRETCH * shrink
+    assert (found.low, found.high) == pytest.approx((bad, 0.7 * high + 0.3 * of_source))
     errors = promise(Interval(2.0, 1.5, 3.0), Interval(1.0, 0.8, 1.3), 0.4, 0.3, ScoreRange(9.0, 0.0))
-    low, high, of_source = 2 - 0.5 * STRETCH, 2 + STRETCH, 1 - 0.2 * STRETCH
-    assert (errors.low, errors.high) == pytest.approx((0.7 * low + 0.3 * of_source, 0.6 * high + 0.4 * 9))
+    high = 2 + STRETCH
+    bad = 0.6 * high + 0.4 * 9
+    shrink = norm.ppf(0.95 + norm.sf(norm.ppf(0.975) * (bad - 2) / (high - 2))) / norm.ppf(0.975)
+    low, of_source = 2 - 0.5 * STRETCH * shrink, 1 - 0.2 * STRETCH * shrink
+    assert (errors.low, errors.high) == pytest.approx((0.7 * low + 0.3 * of_source, bad))
 
 
 def test_a_promise_ends_at_the_best_score_and_a_guess_is_not_above_the_estimate():
@@ -64,15 +74,34 @@ def test_a_promise_ends_at_the_best_score_and_a_guess_is_not_above_the_estimate(
 
 @pytest.mark.parametrize("score_range", [ACCURACY, ScoreRange(4.0, 0.0)])
 def test_the_interval_widens_with_both_shares(score_range):
+    """On the bad side with the excess, where the good end draws back a little; on the good side with the uncovered."""
     estimate, source = Interval(0.8, 0.75, 0.85), Interval(0.8, 0.74, 0.86)
-    shares = np.linspace(0, 1, 6)
-    for both in (
-        [promise(estimate, source, share, 0.2, score_range) for share in shares],
-        [promise(estimate, source, 0.2, share, score_range) for share in shares],
-    ):
-        assert np.all(np.diff([found.low for found in both]) <= 1e-12)
-        assert np.all(np.diff([found.high for found in both]) >= -1e-12)
-        assert both[-1].high - both[-1].low > both[0].high - both[0].low
+    shares, sign = np.linspace(0, 1, 6), 1 if score_range.best > score_range.guess else -1
+    feared = [promise(estimate, source, share, 0.2, score_range) for share in shares]
+    uncovered = [promise(estimate, source, 0.2, share, score_range) for share in shares]
+    for both in (feared, uncovered):
+        assert np.all(np.diff([found.high - found.low for found in both]) > 0)
+    bad, good = ("low", "high") if sign > 0 else ("high", "low")
+    assert np.all(sign * np.diff([getattr(found, bad) for found in feared]) < 0)
+    assert np.all(sign * np.diff([getattr(found, good) for found in feared]) <= 0)
+    assert np.ptp([getattr(found, good) for found in feared]) < 0.2 * STRETCH * 0.06
+    assert np.all(sign * np.diff([getattr(found, good) for found in uncovered]) >= 0)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.95])
+def test_both_ends_together_are_missed_as_often_as_the_level_says(level):
+    """Of estimates that are normal around the score, with the standard error that the stretched interval has."""
+    rng = np.random.default_rng(0)
+    error = 0.02 * STRETCH
+    means = rng.normal(0.8, error, 20_000)
+    half = norm.ppf((1 + level) / 2) * 0.02
+    for excess in (0.0, 0.02, 0.3):
+        ends = []
+        for mean in means[:4000]:
+            estimate = Interval(mean, mean - half, mean + half)
+            found = promise(estimate, estimate, excess, 0.0, ACCURACY, level)
+            ends.append(found.low <= 0.8 <= found.high)
+        assert np.mean(ends) == pytest.approx(level, abs=3 * np.sqrt(level * (1 - level) / 4000))
 
 
 def test_the_largest_bound_leaves_an_effective_sample_size_of_thirty():
@@ -111,7 +140,7 @@ def test_nothing_is_covered_far_away():
 
 
 def test_without_shift_the_interval_is_that_of_cross_validation():
-    """The good end is √(5/4) times 1.96 standard errors away; the bad one slightly more, for a shift not excluded."""
+    """The good end is 1.35 times 1.96 standard errors away; the bad one slightly more, for a shift not excluded."""
     good, bad = [], []
     for seed in range(5):
         rng = np.random.default_rng(seed)
