@@ -52,7 +52,7 @@ $(VENV)/.test-core: $(VENV)/.core
 # PyTorch by its exact version first: that is the CPU build where there is one, and later requirements are met by it.
 $(VENV)/.full: $(VENV)/.core
 	$(PIP) torch==2.13.0
-	$(PIP) --requirement experiments/requirements.txt --editable '.[deep,vine,discrepancy,tables,distributed,dev]'
+	$(PIP) --requirement experiments/requirements.txt --editable '.[deep,vine,discrepancy,tables,distributed,lightning,transformers,dev]'
 	@touch $@
 
 $(VENV)/.oldest/.ready: $(VENV)/bin/python pyproject.toml constraints-oldest.txt
