@@ -239,7 +239,7 @@ class NormalBlocks:
 
 
 def stream_ulsif(n_rows: int) -> Any:
-    return ULSIF(random_state=0).fit_blocks(NormalBlocks(n_rows, 0.0, 1.0, 0), NormalBlocks(n_rows, 0.3, 0.9, 1))
+    return ULSIF(random_state=0).fit(NormalBlocks(n_rows, 0.0, 1.0, 0), target=NormalBlocks(n_rows, 0.3, 0.9, 1))
 
 
 # --- One-step at fixed settings beside one ridge fit on the same features; quality is the error on the target ---

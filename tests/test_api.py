@@ -90,7 +90,7 @@ def test_every_public_method_has_a_docstring_with_its_parameters(package, name):
     value = getattr(importlib.import_module(package), name)
     if not inspect.isclass(value):
         return
-    for method in ("fit", "predict", "predict_proba", "decision_function", "score", "transform", "fit_blocks"):
+    for method in ("fit", "predict", "predict_proba", "decision_function", "score", "transform", "partial_fit"):
         function = getattr(value, method, None)
         if function is None or not function.__module__.startswith("steelyard."):
             continue

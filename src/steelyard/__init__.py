@@ -8,6 +8,7 @@ from steelyard.model_selection.search import ImportanceWeightedSearchCV, iwcv_sc
 from steelyard.one_step import OneStepClassifier, OneStepRegressor
 from steelyard.ratio import KLIEP, KMM, LSIF, RULSIF, ULSIF, AutoRatio, ClassifierRatio, RatioCandidate
 from steelyard.stacking import StackedClassifier, StackedRegressor
+from steelyard.tables import TableBlocks
 from steelyard.target import Target
 from steelyard.weighted import WeightedClassifier, WeightedRegressor
 from steelyard.weights import effective_sample_size
@@ -32,6 +33,7 @@ __all__ = [
     "RatioCandidate",
     "StackedClassifier",
     "StackedRegressor",
+    "TableBlocks",
     "Target",
     "WeightedClassifier",
     "WeightedRegressor",

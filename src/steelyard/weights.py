@@ -63,6 +63,11 @@ def effective_sample_size(weights: FloatArray) -> float:
     return float(scaled.sum() ** 2 / np.square(scaled).sum())
 
 
+def effective_sample_size_of_sums(total: float, squares: float) -> float:
+    """(Σw)² / Σw² from both sums."""
+    return total / squares * total
+
+
 def warn_of_small_sample(method: str, size: float, n_rows: int, advice: str) -> None:
     """Warn where the effective sample size `size` is below 5 rows or 1 % of the rows.
 

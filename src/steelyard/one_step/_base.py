@@ -68,7 +68,7 @@ class OneStepRatio(GaussianRatio):
             self.constant_, self.raw_mean_ = True, 1.0
             self._keep(weights, source, counts)
 
-    def _warn(self) -> None:
+    def _warn(self, n_rows: int) -> None:
         """Warn of a small effective sample size alone.
 
         The mean of g, which rounding β up to zero can raise far above one, only rescales μ, and μ is chosen.

@@ -27,11 +27,22 @@ from steelyard._validation import (
     warn_without_target,
 )
 from steelyard.balance import Balance, column_balance
-from steelyard.errors import NoOverlapError, NoShiftWarning, RawMeanWarning, UnseenCellsWarning, warn_user
+from steelyard.errors import (
+    InputTypeError,
+    NoOverlapError,
+    NoShiftWarning,
+    RawMeanWarning,
+    UnseenCellsWarning,
+    warn_user,
+)
 from steelyard.ratio._centers import covering_rows
 from steelyard.ratio._overlap import NO_OVERLAP, median_distance, require_overlap, unseen_cells
 from steelyard.ratio._scaling import pooled_scale
+from steelyard.ratio._streaming import FOLDS_ABOVE, BlockWeights, fit_streams
+from steelyard.ratio._sums import Summary
 from steelyard.report.notebook import ShowsWeights
+from steelyard.tables.streams import RowStream, as_stream, is_stream
+from steelyard.target import Target
 from steelyard.weights import effective_sample_size, multiply_counts, normalize, warn_of_small_sample
 
 # Nine kernel widths, each √2 times the next, around the median distance: one exponential serves all (see `kernels`).
@@ -61,11 +72,13 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
 
         Parameters
         ----------
-        X : table of shape (n_source, n_columns)
-            Source rows.
+        X : table of shape (n_source, n_columns), path, or iterable of blocks
+            Source rows. Every estimator but `KMM` also takes tables that do not fit in memory: the path of a Parquet
+            file, a folder of them or a CSV file (or `TableBlocks`), or any object whose ``__iter__`` starts again at
+            the first of its blocks of rows. Then ``weights_`` is an iterable of one array for each block.
         y : ignored
             Present by scikit-learn's convention.
-        target : Target or table of shape (n_target, n_columns), default=None
+        target : Target or table of shape (n_target, n_columns), path, or iterable of blocks, default=None
             Target rows. Data frames are matched by column name.
         sample_weight : array of shape (n_source,), default=None
             How often each source row counts. Weights that are all whole numbers are counts: weighting a row by three
@@ -79,6 +92,8 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
             The fitted estimator; the importance weights are in ``weights_``.
         """
         forget_fit(self)
+        if is_stream(X) or is_stream(target.X if isinstance(target, Target) else target):
+            return self._fit_streams(X, target, sample_weight)
         rows = check_source(self, X)
         counts = check_weights(sample_weight, len(rows))
         self._check_parameters()
@@ -88,6 +103,8 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         target_rows = check_target(self, target, X)
         if self._is_one():
             return self._constant(rows, target_rows, counts)
+        if self._is_long(rows, target_rows) and counts is None:
+            return self._fit_long(rows, target_rows)
         dtype = np.result_type(rows, target_rows)
         rng = generator(self.random_state)
         source = empirical(rows.astype(dtype, copy=False), counts, rng)
@@ -104,6 +121,20 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         self.balance_ = self._column_balance(rows, target_rows, counts)
         self._warn_of_unseen_cells(source, sample)
         return self
+
+    def _fit_streams(self, X: Any, target: Any, sample_weight: Any) -> Self:
+        raise InputTypeError(
+            f"{type(self).__name__} needs its rows in memory and takes no blocks or paths. Use ULSIF, RULSIF, LSIF, "
+            "KLIEP, ClassifierRatio or AutoRatio, or give arrays."
+        )
+
+    def _fit_long(self, rows: FloatArray, target_rows: FloatArray) -> Self:
+        """Fit long tables in memory as streams are."""
+        raise NotImplementedError
+
+    def _is_long(self, rows: FloatArray, target_rows: FloatArray) -> bool:
+        """Whether tables in memory are fitted as streams are."""
+        return False
 
     def _set_scale(self, source: Empirical, target: Empirical) -> bool:
         """Set center and scale of the columns; whether any column varies."""
@@ -156,14 +187,14 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         self.source_mean_ = float(source.mass @ raw)
         self.weights_ = normalize(source.spread(raw), counts)
         self.effective_sample_size_ = effective_sample_size(multiply_counts(self.weights_, counts))
-        self._warn()
+        self._warn(len(self.weights_))
 
-    def _warn(self) -> None:
+    def _warn(self, n_rows: int) -> None:
         advice = (
             "Flatten the weights (WeightedRegressor(..., flattening=0.5)), use RULSIF, or drop columns that differ by "
             "construction."
         )
-        warn_of_small_sample(type(self).__name__, self.effective_sample_size_, len(self.weights_), advice)
+        warn_of_small_sample(type(self).__name__, self.effective_sample_size_, n_rows, advice)
         self._warn_of_raw_mean()
 
     def _warn_of_unseen_cells(self, source: Empirical, target: Empirical) -> None:
@@ -205,7 +236,58 @@ class InductiveRatio(RatioEstimator):
 
     eta_: float = 0.0  # η of the relative density ratio that is estimated; 0 for the plain one
 
-    def predict(self, X: Any) -> FloatArray:
+    def _fit_streams(self, X: Any, target: Any, sample_weight: Any) -> Self:
+        if sample_weight is not None:
+            raise InputTypeError("sample_weight needs tables in memory: give arrays, or repeat the rows in the blocks.")
+        self._check_parameters()
+        source = as_stream(X, "source")
+        self.n_features_in_ = source.n_columns
+        if source.columns is not None:
+            self.feature_names_in_ = np.array(source.columns, dtype=object)
+        if target is None:
+            warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected")
+            self.constant_, self.raw_mean_, self.source_mean_ = True, 1.0, 1.0
+        else:
+            rows = target.X if isinstance(target, Target) else target
+            fit_streams(self, source, as_stream(rows, "target").matched(source.columns, source.n_columns))
+        weights = BlockWeights(self._numbered_ratio, source, self.source_mean_)
+        self.weights_: Any = weights if is_stream(X) else weights.in_one_array()
+        return self
+
+    def _fit_long(self, rows: FloatArray, target_rows: FloatArray) -> Self:
+        source = as_stream(rows, "source")
+        fit_streams(self, source, as_stream(target_rows, "target"))
+        self.weights_ = BlockWeights(self._numbered_ratio, source, self.source_mean_).in_one_array()
+        return self
+
+    def _is_long(self, rows: FloatArray, target_rows: FloatArray) -> bool:
+        return max(len(rows), len(target_rows)) > FOLDS_ABOVE
+
+    def _n_sample(self) -> int:
+        """How many rows of each table a fit to streams samples."""
+        return 3000
+
+    def _fit_tables(
+        self,
+        tables: tuple[RowStream, RowStream],
+        summaries: list[Summary],
+        samples: list[Empirical],
+        rng: np.random.Generator,
+    ) -> None:
+        """Fit in passes over the tables; `samples` are the merged rows of the even samples, not scaled."""
+        raise NotImplementedError
+
+    def _numbered_ratio(self, start: int, rows: FloatArray) -> FloatArray:
+        """The ratio before normalization at source rows that are numbered from `start` on."""
+        return self._plain_ratio(start, rows)
+
+    def _plain_ratio(self, start: int, rows: FloatArray) -> FloatArray:
+        """The ratio before normalization at any rows."""
+        if self.constant_:
+            return np.ones(len(rows))
+        return np.asarray(self._ratio(self._scale_rows(rows)), dtype=np.float64)
+
+    def predict(self, X: Any) -> Any:
         """The estimated density ratio at new rows, before normalization.
 
         ``weights_`` is this ratio at the source rows divided by ``source_mean_`` (except where the weights are
@@ -213,20 +295,22 @@ class InductiveRatio(RatioEstimator):
 
         Parameters
         ----------
-        X : table of shape (n_rows, n_columns)
+        X : table of shape (n_rows, n_columns), path, or iterable of blocks
             Rows with the columns of the source.
 
         Returns
         -------
         array of shape (n_rows,)
-            The ratio at each row, never negative.
+            The ratio at each row, never negative; of a path or of blocks an iterable of one array for each block.
         """
         check_is_fitted(self, "raw_mean_")
-        rows = check_new_rows(self, X)
-        if self.constant_:
-            return np.ones(len(rows))
+        if is_stream(X):
+            names = getattr(self, "feature_names_in_", None)
+            rows = as_stream(X, "table to predict").matched(names, self.n_features_in_)
+            return BlockWeights(self._plain_ratio, rows)
+        checked = check_new_rows(self, X)
         with one_blas_thread():
-            return np.asarray(self._ratio(self._scale_rows(rows)), dtype=np.float64)
+            return self._plain_ratio(0, checked)
 
     def score(self, X: Any, y: Any = None, *, target: Any = None) -> float:
         """−J', the negative squared error of the ratio up to a constant; greater is better.

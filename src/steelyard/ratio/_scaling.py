@@ -40,3 +40,10 @@ def mixture_scale(
     varies = variance > tiny
     scale = np.where(varies, np.sqrt(variance), 1.0) if standardize else np.ones_like(center)
     return center, scale, bool(varies.any())
+
+
+def rounded(values: FloatArray) -> FloatArray:
+    """Values with thirteen significant digits."""
+    size = np.abs(np.where(values == 0, 1.0, values))
+    magnitude = 10.0 ** np.floor(np.log10(size))
+    return np.where(values == 0, 0.0, np.round(values / magnitude, 12) * magnitude)

@@ -1,144 +1,134 @@
-"""Least-squares fits to tables given in blocks: two passes, in memory that does not grow with the number of rows."""
+"""Fits to tables of any length: passes over both tables, in memory that does not grow with the number of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from steelyard._numerics.empirical import Empirical
-from steelyard._numerics.kernels import basis_moments
-from steelyard._typing import FloatArray, IntArray
-from steelyard._validation import check_rows
-from steelyard.errors import InputError, InputTypeError
-from steelyard.target import Target
+from steelyard._numerics.empirical import empirical
+from steelyard._threads import one_blas_thread
+from steelyard._typing import FloatArray
+from steelyard._validation import generator
+from steelyard.balance import Balance
+from steelyard.errors import InputError, NoOverlapError, NoShiftWarning, warn_user
+from steelyard.ratio._overlap import NO_OVERLAP
+from steelyard.ratio._scaling import mixture_scale, rounded
+from steelyard.ratio._sums import N_FOLDS, RatioSums, Summary
+from steelyard.tables.streams import RowStream
+from steelyard.weights import effective_sample_size_of_sums
 
-N_FOLDS = 5
+# Tables in memory with more rows than this in a domain are fitted as streams are: five folds by the running number of
+# the row instead of leave-one-out, and the same result as block by block.
+FOLDS_ABOVE = 100_000
 
 
-class BlockTable:
-    """A table as an iterable of blocks of rows that can be iterated more than once."""
+class BlockWeights:
+    """Values of a ratio at the rows of a stream, block by block, in the order and the cut of its blocks.
 
-    def __init__(self, blocks: Iterable[Any], name: str, estimator: BaseEstimator) -> None:
-        if isinstance(blocks, Target) or hasattr(blocks, "shape"):
-            raise InputTypeError(
-                f"The {name} must be an iterable of blocks of rows; got a single {type(blocks).__name__}. Use fit for "
-                "a table in memory, or give a list of arrays."
-            )
-        if iter(blocks) is blocks:
-            raise InputTypeError(
-                f"The {name} blocks can be iterated only once ({type(blocks).__name__}), but two passes are needed. "
-                "Give a list of arrays, or an object whose __iter__ starts again at the first block."
-            )
-        self.blocks, self.name, self.estimator = blocks, name, estimator
+    Parameters
+    ----------
+    ratio : callable
+        The ratio of rows whose first one has a given running number.
+    rows : RowStream
+        The rows.
+    divisor : float, default=1.0
+        What the ratio is divided by: its mean over the source where weights are wanted.
+    """
+
+    def __init__(self, ratio: Callable[[int, FloatArray], FloatArray], rows: RowStream, divisor: float = 1.0) -> None:
+        self._ratio, self._rows, self._divisor = ratio, rows, divisor
 
     def __iter__(self) -> Iterator[FloatArray]:
-        for block in self.blocks:
-            first = not hasattr(self.estimator, "n_features_in_")  # the first block of a fit sets the number of columns
-            yield check_rows(self.estimator, block, table=self.name, reset=first, least=1)
+        start = 0
+        for block in self._rows.blocks():
+            yield self._of(start, block)
+            start += len(block)
+
+    def __repr__(self) -> str:
+        return f"BlockWeights({self._rows.name}): iterate them for one array of weights for each block"
+
+    def in_one_array(self) -> FloatArray:
+        """All values; chunk by chunk, since one block may be the whole table."""
+        return np.concatenate([self._of(start, rows) for start, rows in self._rows.chunks()])
+
+    def _of(self, start: int, rows: FloatArray) -> FloatArray:
+        with one_blas_thread():
+            return self._ratio(start, rows) / self._divisor
 
 
-class TableSummary:
-    """Count, mean and variance of the columns, and a uniformly random sample of the rows with their folds."""
+def fit_streams(ratio: Any, source: RowStream, target: RowStream) -> RatioSums | None:
+    """Fit a ratio in passes over both tables; the sums of the ratio over the source, None where it is one everywhere.
 
-    def __init__(self, table: BlockTable, n_sample: int, rng: np.random.Generator) -> None:
-        self.count, self.mean, self.squares = 0, np.zeros(0), np.zeros(0)
-        keys, sample, fold = np.zeros(0), None, np.zeros(0, dtype=np.intp)
-        for block in table:
-            numbers = self.count + np.arange(len(block))
-            self._add(block.astype(np.float64, copy=False))
-            # Each row has a random key; the rows with the smallest keys are a uniform sample, whatever the blocks.
-            drawn = np.append(keys, rng.random(len(block)))
-            rows = block if sample is None else np.concatenate([sample, block])
-            smallest = np.argsort(drawn, kind="stable")[:n_sample]
-            keys, sample = drawn[smallest], rows[smallest]
-            fold = np.append(fold, numbers % N_FOLDS)[smallest]
-        if sample is None or self.count < 2 * N_FOLDS:
-            raise InputError(f"{table.name}: the blocks hold {self.count} rows, at least {2 * N_FOLDS} are needed.")
-        self.sample, self.sample_fold = sample, fold
-
-    @property
-    def variance(self) -> FloatArray:
-        """Variance of each column."""
-        return self.squares / self.count
-
-    def fold_of_cells(self, distinct: Empirical) -> IntArray:
-        """The fold of each distinct row of the sample; -1 where equal rows are in several folds."""
-        low = np.full(len(distinct), N_FOLDS, dtype=np.intp)
-        high = np.full(len(distinct), -1, dtype=np.intp)
-        np.minimum.at(low, distinct.position, self.sample_fold)
-        np.maximum.at(high, distinct.position, self.sample_fold)
-        return np.where(low == high, low, -1)
-
-    def _add(self, block: FloatArray) -> None:
-        """Chan's update: sums of squares of two parts, each around its own mean, are combined without cancellation."""
-        if not self.count:
-            self.mean, self.squares = np.zeros(block.shape[1]), np.zeros(block.shape[1])
-        mean, total = block.mean(axis=0), self.count + len(block)
-        delta = mean - self.mean
-        self.squares = self.squares + np.square(block - mean).sum(axis=0) + delta**2 * self.count * len(block) / total
-        self.mean = self.mean + delta * len(block) / total
-        self.count = total
-
-
-class FoldMoments:
-    """Sums of ψ and ψψᵀ over one table, per width and fold; rows are assigned to folds in turn."""
-
-    def __init__(
-        self,
-        table: BlockTable,
-        scale_rows: Any,
-        centers: FloatArray,
-        widths: FloatArray,
-        *,
-        second: bool = True,
-    ) -> None:
-        self.first: FloatArray = np.zeros((len(widths), N_FOLDS, len(centers)))
-        self.second: FloatArray = np.zeros((len(widths), N_FOLDS, len(centers), len(centers)))
-        self.counts: FloatArray = np.zeros(N_FOLDS)
-        for block in table:
-            rows = scale_rows(block.astype(centers.dtype, copy=False))
-            fold = (int(self.counts.sum()) + np.arange(len(rows))) % N_FOLDS
-            first, products = basis_moments(
-                rows, np.ones(len(rows)), centers, widths, second=second, fold=fold, n_folds=N_FOLDS
-            )
-            self.first += first
-            self.second += products
-            self.counts += np.bincount(fold, minlength=N_FOLDS)
-
-    def without(self, width: int, fold: int | None) -> tuple[FloatArray, FloatArray]:
-        """Means of ψ and ψψᵀ over all rows except those of a fold (None: over all rows)."""
-        kept = np.arange(N_FOLDS) != fold
-        count = self.counts[kept].sum()
-        return self.first[width, kept].sum(axis=0) / count, self.second[width, kept].sum(axis=0) / count
-
-    def within(self, width: int, fold: int) -> tuple[FloatArray, FloatArray]:
-        """Means of ψ and ψψᵀ over the rows of a fold."""
-        return self.first[width, fold] / self.counts[fold], self.second[width, fold] / self.counts[fold]
-
-
-def fold_scores(
-    source: FoldMoments, target: FoldMoments, regs: FloatArray, eta: float, of_centers: IntArray
-) -> FloatArray:
-    """Held-out J' of the non-negative ratio for every width and reg, from the sums of the folds; smaller is better.
-
-    Centers that are rows of a fold (`of_centers` has their folds) are not used while it is held out.
+    The first pass makes the scale and an even sample of the rows, the following ones are the estimator's own, and the
+    last one sums the ratio: its mean, its effective sample size and the balance of the columns.
     """
-    n_widths = len(source.first)
-    scores = np.zeros((n_widths, len(regs)))
-    for w in range(n_widths):
-        for f in range(N_FOLDS):
-            used = np.flatnonzero(of_centers != f)
-            square = np.ix_(used, used)
-            first, second_target = target.without(w, f)
-            second = (1 - eta) * source.without(w, f)[1] + eta * second_target
-            values, vectors = np.linalg.eigh(second[square])
-            coef = ((vectors.T @ first[used]) / (np.maximum(values, 0) + regs[:, None])) @ vectors.T
-            coef = np.maximum(coef, 0)  # (regs, b)
-            held_first, held_target = target.within(w, f)
-            held = (1 - eta) * source.within(w, f)[1] + eta * held_target
-            scores[w] += np.einsum("ri,ij,rj->r", coef, held[square], coef, optimize=True) / 2
-            scores[w] -= coef @ held_first[used]
-    return scores / N_FOLDS
+    rng = generator(ratio.random_state)
+    seeds = [int(seed) for seed in rng.integers(2**62, size=2)]
+    tables = source, target
+    summaries = [
+        table.reduce(partial(Summary, ratio._n_sample(), seed), "reading")
+        for table, seed in zip(tables, seeds, strict=True)
+    ]
+    for table, summary in zip(tables, summaries, strict=True):
+        if summary.count < 2 * N_FOLDS:
+            raise InputError(f"{table.name}: the blocks hold {summary.count} rows, at least {2 * N_FOLDS} are needed.")
+    center, scale, varies = mixture_scale(
+        [s.mean for s in summaries], [s.variance for s in summaries], ratio.standardize
+    )
+    # Rounded, so that the choice of the centers does not depend on the order in which parts of a sum were added.
+    ratio.center_, ratio.scale_ = rounded(center), rounded(scale)
+    ratio.constant_ = ratio._is_one() or not varies
+    sums = None
+    if ratio.constant_:
+        if not varies:
+            warn_user(
+                "All source and target rows are equal, so no shift can be estimated: every weight is 1.",
+                NoShiftWarning,
+            )
+        ratio.raw_mean_ = ratio.source_mean_ = 1.0
+        ratio.effective_sample_size_ = float(summaries[0].count)
+    else:
+        dtype = np.result_type(source.dtype, target.dtype)
+        samples = [empirical(summary.sample.astype(dtype, copy=False), None, rng) for summary in summaries]
+        with one_blas_thread():
+            ratio._fit_tables(tables, summaries, samples, rng)
+            sums = _final_sums(ratio, tables)
+        ratio._warn(summaries[0].count)
+        ratio._warn_of_unseen_cells(*samples)
+    ratio.balance_ = _balance(ratio, summaries, sums)
+    return sums
+
+
+def _final_sums(ratio: Any, tables: tuple[RowStream, RowStream]) -> RatioSums:
+    """Means of the ratio as `predict` gives it, and its effective sample size."""
+    over_source, *others = (
+        table.reduce(partial(RatioSums, ratio._numbered_ratio, ratio.center_), "weighing")
+        for table in tables[: 2 if ratio.eta_ else 1]
+    )
+    if not over_source.finite or not over_source.mean > 0:
+        raise NoOverlapError(NO_OVERLAP.format("the fitted ratio is 0 at every source row"))
+    ratio.source_mean_ = ratio.raw_mean_ = over_source.mean
+    for over_target in others:
+        ratio.raw_mean_ = (1 - ratio.eta_) * over_source.mean + ratio.eta_ * over_target.mean
+    ratio.effective_sample_size_ = effective_sample_size_of_sums(over_source.total, over_source.squares)
+    return over_source
+
+
+def _balance(ratio: Any, summaries: list[Summary], sums: RatioSums | None) -> Balance:
+    """Standardized differences of the columns, as `column_balance` defines them, from sums."""
+    source, target = summaries
+    unit = np.sqrt((source.variance + target.variance) / 2)
+    unit = np.where(unit > 0, unit, np.inf)
+    names = getattr(ratio, "feature_names_in_", [f"x{i}" for i in range(len(unit))])
+    before = (target.mean - source.mean) / unit
+    if sums is None:
+        after, spread = before, np.sqrt(source.variance)
+    else:
+        mean = sums.columns / sums.total
+        after = (target.mean - sums.origin - mean) / unit
+        spread = np.sqrt(np.maximum(sums.column_squares / sums.total - mean**2, 0))
+    noise = spread / unit * np.sqrt(1 / ratio.effective_sample_size_ + 1 / target.count)
+    return Balance(tuple(map(str, names)), before, after, noise)

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from steelyard._numerics.empirical import Empirical
 from steelyard._numerics.kernels import basis_moments, blocks, gaussian
+from steelyard._progress import LOG
 from steelyard._splits.merged_rows import FoldParts, assign_folds, number_of_folds
 from steelyard._threads import one_openmp_thread
 from steelyard._typing import FloatArray
 from steelyard._validation import check_count
 from steelyard.balance import Balance, column_balance
 from steelyard.errors import NoOverlapError, RawMeanWarning, warn_user
+from steelyard.ratio._auto_streams import refit_ulsif, refitted_linear
 from steelyard.ratio._base import InductiveRatio
 from steelyard.ratio._centers import fold_of_centers
-from steelyard.ratio._domain_classifiers import BoundedCalibration, fit_odds
+from steelyard.ratio._domain_classifiers import MOST_BOOSTED, BoundedCalibration, fit_odds
 from steelyard.ratio._overlap import NO_OVERLAP
+from steelyard.ratio._sums import RatioSums, Summary
 from steelyard.ratio.candidates import BOOSTED, KERNEL, LINEAR, UNIFORM, RatioCandidate, assign_shares
 from steelyard.ratio.ulsif import ULSIF, rounded_coefficients
+from steelyard.tables.streams import RowStream
 from steelyard.weights import effective_sample_size
 
 # η of the relative density ratio by which candidates are compared.
 ETA = 0.1
 # Boosted trees are no candidate where a domain has fewer rows.
 LEAST_BOOSTED = 200
+# In streams and tables of more than FOLDS_ABOVE rows, the candidates are compared on this many rows of each table.
+SAMPLE_ROWS = 20_000
 # With fewer rows in a domain, cross-fitted weights depend on the random folds: N_DRAWS sets of folds are averaged.
 FEW_ROWS, N_DRAWS = 3000, 4
 # The mean of the ratio over the source is the share of the target inside the source's support; an error below this.
@@ -108,6 +115,8 @@ class AutoRatio(InductiveRatio):
         Score and share of each candidate, the best score first.
     chosen_ : str
         Name of the candidate with the largest share.
+    sample_size_ : int
+        At most how many rows of each table the candidates were compared on; absent where that was all rows (see Notes).
     balance_ : Balance
         Standardized differences of the columns to the target, before and after *cross-fitted* weights.
     effective_sample_size_ : float
@@ -127,6 +136,10 @@ class AutoRatio(InductiveRatio):
     domain, and is a candidate where both have at least 200. Both classifiers are calibrated by a linear function of
     their held-out log-odds, which are truncated at those of the largest ½/√n share of the n source rows. Weights of a
     classifier are cross-fitted, those of uLSIF come from the fit on all rows.
+
+    Blocks, files, and tables of more than 100,000 rows in a domain: the candidates are compared on an even sample of
+    20,000 rows of each table; then uLSIF and the linear classifier are fitted to all rows, while a boosted classifier
+    and the calibrations stay those of the sample. The weights, and ``balance_``, are those of the fitted ratio.
 
     Examples
     --------
@@ -175,6 +188,33 @@ class AutoRatio(InductiveRatio):
         self.constant_ = False
         return self._average(samples, weights)
 
+    def _n_sample(self) -> int:
+        return SAMPLE_ROWS
+
+    def _fit_tables(
+        self,
+        tables: tuple[RowStream, RowStream],
+        summaries: list[Summary],
+        samples: list[Empirical],
+        rng: np.random.Generator,
+    ) -> None:
+        """The candidates are compared on the samples; uLSIF and the linear classifier are then fitted to all rows."""
+        self._fit_samples(samples[0], samples[1], rng)
+        del self._cross_fitted_balance
+        self.sample_size_ = max(sample.n_rows for sample in samples)
+        LOG.info("AutoRatio: candidates compared on %s sampled rows of each table", f"{self.sample_size_:,}")
+        for i, part in enumerate(self.parts_):
+            refitted = part.ratio
+            if part.name == KERNEL:
+                refit_ulsif(refitted, tables, summaries, samples)
+            elif part.name == LINEAR:
+                refitted = refitted_linear(refitted, tables, summaries)
+            elif part.name == BOOSTED:
+                LOG.info("AutoRatio: the boosted classifier stays fitted to %s rows of each table", f"{MOST_BOOSTED:,}")
+            self.parts_[i] = replace(part, ratio=refitted)
+        sums = [tables[0].reduce(partial(RatioSums, part.numbered, self.center_), "weighing") for part in self.parts_]
+        self._set_factors({part.name: found.mean for part, found in zip(self.parts_, sums, strict=True)})
+
     def _average(self, samples: tuple[Empirical, Empirical], weights: dict[str, FloatArray]) -> FloatArray:
         """The ratios of the candidates on the distinct source rows, each scaled to mean one, averaged by share."""
         source = samples[0]
@@ -185,13 +225,18 @@ class AutoRatio(InductiveRatio):
         if KERNEL in shares:
             weights[KERNEL] = self.parts_[list(shares).index(KERNEL)].values(source.rows)
             means[KERNEL] = float(source.mass @ weights[KERNEL])
-        self.raw_mean_ = float(np.average(list(means.values()), weights=list(shares.values())))
+        self._set_factors(means)
+        return np.asarray(sum(factor * weights[name] for factor, name in zip(self.factors_, shares, strict=True)))
+
+    def _set_factors(self, means: dict[str, float]) -> None:
+        """Factors of the candidates, from the mean of each over the source."""
+        shares = {c.name: c.share for c in self.candidates_ if c.share}
+        self.raw_mean_ = float(np.average([means[name] for name in shares], weights=list(shares.values())))
         if self.raw_mean_ < LEAST_MEAN or not min(means.values()) > 0:
             why = f"the fitted ratio has mean {self.raw_mean_:.1e} over the source, where it should be 1"
             raise NoOverlapError(NO_OVERLAP.format(why))
         # Each candidate is scaled to mean one before averaging, and the average to the mean that they had.
         self.factors_ = [share * self.raw_mean_ / means[name] for name, share in shares.items()]
-        return np.asarray(sum(factor * weights[name] for factor, name in zip(self.factors_, shares, strict=True)))
 
     def _warn_of_separation(self, linear: BoundedCalibration | None) -> None:
         """Warn where nearly all target rows have larger held-out log-odds than all but a few source rows."""
@@ -223,6 +268,10 @@ class FittedCandidate:
     name: str
     ratio: Any
     calibration: BoundedCalibration | None
+
+    def numbered(self, start: int, rows: FloatArray) -> FloatArray:
+        """The ratio at rows that are numbered from `start` on, which does not matter here."""
+        return self.values(rows)
 
     def values(self, rows: FloatArray) -> FloatArray:
         """The ratio at rows that are not scaled yet."""

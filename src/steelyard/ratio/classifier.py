@@ -9,17 +9,23 @@ import numpy as np
 from sklearn.base import clone
 
 from steelyard._numerics.empirical import Empirical
+from steelyard._progress import LOG
 from steelyard._splits.merged_rows import FoldParts, assign_folds, number_of_folds
 from steelyard._typing import FloatArray
 from steelyard._validation import check_count
 from steelyard._weight_parameter import require_weight_parameter
 from steelyard.errors import InputTypeError
 from steelyard.ratio._base import InductiveRatio
+from steelyard.ratio._logistic import Features, HeldOutOdds, fit_calibration, fit_logistic
+from steelyard.ratio._sums import Summary
+from steelyard.tables.streams import RowStream
 
 # With more columns, squares and products of all pairs would be too many for the rows; the columns alone are used.
 MOST_COLUMNS_SQUARED = 50
 # Log-odds are clipped to ±50: no sample is large enough to estimate larger ones.
 LARGEST_LOGIT = 50.0
+# A classifier other than the default one is fitted to a sample of this many rows of each table in a stream.
+SAMPLE_ROWS = 20_000
 # Merged rows are repeated up to this many rows of a domain.
 MOST_REPEATED = 1_000_000
 
@@ -51,6 +57,10 @@ class ClassifierRatio(InductiveRatio):
         The domain classifier fitted on all rows.
     slope_, intercept_ : float
         Calibration of its log-odds.
+    sample_size_ : int
+        At most how many rows of each table a classifier of your own was fitted to; absent where it was fitted to all
+        rows. In blocks, files and tables of more than 100,000 rows that is an even sample, and only the default
+        classifier is fitted to all rows.
     balance_ : Balance
         Standardized differences of the columns to the target, before and after weighting.
     effective_sample_size_ : float
@@ -109,6 +119,36 @@ class ClassifierRatio(InductiveRatio):
         # Equal rows in different folds have ratios from different classifiers; each gets their mean.
         return parts[0].mean_of_cells(self._calibrated(log_odds[0]), source)
 
+    def _n_sample(self) -> int:
+        return SAMPLE_ROWS
+
+    def _fit_tables(
+        self,
+        tables: tuple[RowStream, RowStream],
+        summaries: list[Summary],
+        samples: list[Empirical],
+        rng: np.random.Generator,
+    ) -> None:
+        """The default classifier is fitted to all rows, one of your own to the samples."""
+        self._fit(samples[0], samples[1], rng)
+        if self.estimator is not None:
+            self.sample_size_ = max(sample.n_rows for sample in samples)
+            LOG.info("ClassifierRatio: fitted to %s sampled rows of each table", f"{self.sample_size_:,}")
+            return
+        scaler, polynomial, model = (step for _, step in self.classifier_.steps)
+        standardize_by_summaries(scaler, summaries)
+        features = Features(scaler.mean_, scaler.scale_, squared=polynomial.degree == 2)
+        start = np.append(model.coef_[0], model.intercept_)
+        found = fit_logistic(tables, features, (1.0, 1.0), model.C, start, folds=True)
+        model.coef_, model.intercept_ = found[:-1, :1].T.copy(), found[-1, :1].copy()
+        self._held_out = HeldOutOdds(features, found[:, 1:])
+        self.slope_, self.intercept_ = fit_calibration(tables, self._held_out, (self.slope_, self.intercept_))
+
+    def _numbered_ratio(self, start: int, rows: FloatArray) -> FloatArray:
+        if self.constant_ or self.estimator is not None:
+            return self._plain_ratio(start, rows)
+        return self._calibrated(self._held_out(start, rows))
+
     def _scale_rows(self, rows: FloatArray) -> FloatArray:
         return rows  # the classifier is given the columns unscaled
 
@@ -135,6 +175,15 @@ class ClassifierRatio(InductiveRatio):
 
     def _ratio(self, rows: FloatArray) -> FloatArray:
         return self._calibrated(_log_odds(self.classifier_, rows))
+
+
+def standardize_by_summaries(scaler: Any, summaries: Sequence[Summary]) -> None:
+    """Give a fitted StandardScaler the means and variances of all rows of both tables."""
+    pooled = Summary(0, 0)
+    for summary in summaries:
+        pooled.merge(summary)
+    scaler.mean_, scaler.var_, scaler.n_samples_seen_ = pooled.mean, pooled.variance, pooled.count
+    scaler.scale_ = np.sqrt(np.where(pooled.variance > 0, pooled.variance, 1.0))
 
 
 def training_rows(sample: Empirical, parts: FoldParts, without: int | None) -> tuple[FloatArray, FloatArray]:

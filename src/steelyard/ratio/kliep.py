@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,55 +20,113 @@ from steelyard._validation import check_range
 from steelyard.errors import NoOverlapError
 from steelyard.ratio._base import GaussianRatio
 from steelyard.ratio._centers import fold_of_centers
-from steelyard.ratio._overlap import NEGLIGIBLE_KERNEL, NO_OVERLAP
+from steelyard.ratio._overlap import NEGLIGIBLE_KERNEL, NO_OVERLAP, median_distance
+from steelyard.ratio._sums import Basis, FoldMoments, Summary
+from steelyard.tables.streams import RowStream
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """The likelihood of mixture proportions, with what a Newton step needs."""
+
+    objective: float  # −Σ mass log(basis π)
+    pull: FloatArray  # basisᵀ(mass/fit)
+    hessian: Callable[[], FloatArray]  # upper triangle of basisᵀ diag(mass/fit²) basis
 
 
 def mixture_proportions(
     basis: FloatArray, mass: FloatArray, tol: float, max_iter: int = 100
 ) -> tuple[FloatArray, Certificate]:
-    """max Σ_j mass_j log(basis π)_j over π ≥ 0, Σπ = 1, by a primal-dual interior-point method.
+    """max Σ_j mass_j log(basis π)_j over π ≥ 0, Σπ = 1, by a primal-dual interior-point method."""
+    buffer = np.empty(basis.shape)  # reused in every step: allocating it anew would cost as much as the product
+
+    def likelihood(proportions: FloatArray) -> Likelihood:
+        fit = basis @ proportions
+
+        def hessian() -> FloatArray:
+            np.multiply(basis, (np.sqrt(mass) / fit)[:, None], out=buffer)
+            return dsyrk(1.0, buffer.T)  # the transpose is column-major, so BLAS takes it without a copy
+
+        return Likelihood(float(-mass @ np.log(fit)), basis.T @ (mass / fit), hessian)
+
+    return most_likely_proportions(likelihood, np.full(basis.shape[1], 1 / basis.shape[1]), tol, max_iter)
+
+
+def most_likely_proportions(
+    likelihood: Callable[[FloatArray], Likelihood], start: FloatArray, tol: float, max_iter: int = 100
+) -> tuple[FloatArray, Certificate]:
+    """Mixture proportions of the largest likelihood, from a positive start.
 
     By homogeneity the multiplier of the constraint is one, so the constraint becomes a term Σπ of the objective. With
     g = basis π the vector mass/g, scaled to be feasible, is a dual point, and the duality gap is
     log max_l (basisᵀ(mass/g))_l: the certificate does not rely on the solver.
     """
-    n_centers = basis.shape[1]
-    proportions: FloatArray = np.full(n_centers, 1 / n_centers)
-    slack: FloatArray = np.ones(n_centers)
-    buffer = np.empty(basis.shape)  # reused in every step: allocating it anew would cost as much as the product
+    proportions: FloatArray = start
+    slack: FloatArray = np.ones(len(start))
     for iteration in range(max_iter + 1):
-        fit = basis @ proportions
-        pull = basis.T @ (mass / fit)
-        gap = float(np.log(pull.max()) + proportions.sum() - 1)
+        now = likelihood(proportions)
+        gap = float(np.log(now.pull.max()) + proportions.sum() - 1)
         if gap <= tol or iteration == max_iter:
             break
-        proportions, slack = _newton_step(basis, mass, fit, 1 - pull, proportions, slack, buffer)
+        proportions, slack = _newton_step(now, proportions, slack)
     proportions = proportions / proportions.sum()
-    objective = float(-mass @ np.log(basis @ proportions))
-    gap = float(np.log((basis.T @ (mass / (basis @ proportions))).max()))
-    relative = gap / max(1.0, abs(objective))
-    return proportions, Certificate(objective, 0.0, 0.0, relative, iteration, bool(relative <= tol))
+    found = likelihood(proportions)
+    relative = float(np.log(found.pull.max())) / max(1.0, abs(found.objective))
+    return proportions, Certificate(found.objective, 0.0, 0.0, relative, iteration, bool(relative <= tol))
 
 
-def _newton_step(
-    basis: FloatArray,
-    mass: FloatArray,
-    fit: FloatArray,
-    gradient: FloatArray,
-    proportions: FloatArray,
-    slack: FloatArray,
-    buffer: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
+def _newton_step(now: Likelihood, proportions: FloatArray, slack: FloatArray) -> tuple[FloatArray, FloatArray]:
     """One Newton step toward a tenth of the current complementarity."""
     complementarity = 0.1 * float(proportions @ slack) / len(proportions)
-    np.multiply(basis, (np.sqrt(mass) / fit)[:, None], out=buffer)
-    hessian = dsyrk(1.0, buffer.T)  # the transpose is column-major, so BLAS takes it without a copy
+    hessian = now.hessian()
     hessian[np.diag_indices(len(proportions))] += slack / proportions
-    right = complementarity / proportions - gradient
+    right = complementarity / proportions - (1 - now.pull)
     step = cho_solve(cho_factor(hessian, overwrite_a=True, check_finite=False), right, check_finite=False)
     slack_step = complementarity / proportions - slack - slack / proportions * step
     length = min(1.0, 0.99 * _longest(proportions, step))
     return proportions + length * step, slack + min(1.0, 0.99 * _longest(slack, slack_step)) * slack_step
+
+
+class LikelihoodSums:
+    """Sums over target rows of what a Newton step toward the most likely proportions needs."""
+
+    def __init__(self, basis: Basis, means: FloatArray, proportions: FloatArray) -> None:
+        self.basis, self.means, self.proportions = basis, means, proportions
+        self.count, self.logs, self.reached = 0, 0.0, True
+        self.pull: FloatArray = np.zeros(len(means))
+        self.hessian: FloatArray = np.zeros((len(means), len(means)), order="F")
+
+    def add(self, start: int, rows: FloatArray) -> None:
+        """Add rows."""
+        scaled = self.basis.scaled(rows)
+        width = float(self.basis.widths[0])
+        self.count += len(rows)
+        for block in blocks(len(scaled)):
+            values = gaussian(scaled[block], self.basis.centers, width).astype(np.float64, copy=False)
+            values /= self.means
+            self.reached &= _covers(values)
+            fit = values @ self.proportions
+            if not fit.min() > 0:
+                self.reached = False
+                return
+            self.logs += float(np.log(fit).sum())
+            values /= fit[:, None]
+            self.pull += values.sum(axis=0)
+            dsyrk(1.0, values.T, beta=1.0, c=self.hessian, overwrite_c=1)
+
+    def merge(self, part: LikelihoodSums) -> None:
+        """Add another part of the table."""
+        self.count += part.count
+        self.logs += part.logs
+        self.reached &= part.reached
+        self.pull += part.pull
+        self.hessian += part.hessian
+
+    def likelihood(self) -> Likelihood:
+        """The mean likelihood; an error where a target row is out of reach of every source row."""
+        if not self.reached:
+            raise NoOverlapError(NO_OVERLAP.format("some target rows are out of reach of every source row"))
+        return Likelihood(-self.logs / self.count, self.pull / self.count, lambda: self.hessian / self.count)
 
 
 def _longest(point: FloatArray, step: FloatArray) -> float:
@@ -197,6 +258,38 @@ class KLIEP(GaussianRatio):
         self.coef_ = np.zeros(len(self.centers_))
         self.coef_[reached] = proportions / means[chosen, reached]
         return self._ratio_on_source(source)
+
+    def _n_sample(self) -> int:
+        return 20_000
+
+    def _fit_tables(
+        self,
+        tables: tuple[RowStream, RowStream],
+        summaries: list[Summary],
+        samples: list[Empirical],
+        rng: np.random.Generator,
+    ) -> None:
+        """The centers and the width are those of the samples; the coefficients are fitted to all rows."""
+        scaled = [self._scaled(sample) for sample in samples]
+        self.median_distance_ = median_distance(scaled[0], scaled[1])
+        self._fit(scaled[0], scaled[1], rng)
+        basis = Basis(self.center_, self.scale_, self.centers_, np.array([self.width_]))
+        over_source = tables[0].reduce(partial(FoldMoments, basis, second=False), "summing")
+        means = over_source.without(0, None)[0]
+        # The start is strictly positive and close to the proportions of the sample.
+        reached = means > NEGLIGIBLE_KERNEL
+        sampled = (self.coef_ * means)[reached]
+        start = 0.9 * sampled / sampled.sum() + 0.1 / reached.sum()
+        basis = Basis(self.center_, self.scale_, self.centers_[reached], basis.widths)
+
+        def likelihood(proportions: FloatArray) -> Likelihood:
+            make = partial(LikelihoodSums, basis, means[reached], proportions)
+            return tables[1].reduce(make, "fitting").likelihood()
+
+        proportions, self.certificate_ = most_likely_proportions(likelihood, start, self.tol)
+        self.certificate_.require("KLIEP", self.tol, "tol or width")
+        self.coef_ = np.zeros(len(self.centers_))
+        self.coef_[reached] = proportions / means[reached]
 
     def _reachable(self, target: Empirical, width: float, means: FloatArray) -> tuple[BoolArray, FloatArray | None]:
         """Which centers have source rows within reach, and their basis at the target rows, scaled to source mean one.

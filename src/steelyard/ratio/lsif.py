@@ -13,15 +13,17 @@ from steelyard._splits.merged_rows import assign_folds, number_of_folds
 from steelyard._typing import BoolArray, FloatArray, IntArray
 from steelyard._validation import check_grid, check_range
 from steelyard.errors import NoOverlapError
-from steelyard.ratio._base import REGS, GaussianRatio
+from steelyard.ratio._base import REGS
 from steelyard.ratio._centers import fold_of_centers
+from steelyard.ratio._from_sums import RatioFromSums
 from steelyard.ratio._overlap import NEGLIGIBLE_KERNEL, NO_OVERLAP
+from steelyard.ratio._sums import FoldMoments
 
 # A density ratio has mean one over the source; fits whose mean is this many times larger or smaller are rejected.
 MEAN_LIMIT = 2.0
 
 
-class LSIF(GaussianRatio):
+class LSIF(RatioFromSums):
     """Density ratio g(x) = Σ β_l ψ_l(x) by min ½βᵀHβ − hᵀβ + λ1ᵀβ over β ≥ 0.
 
     Least-squares importance fitting (survey, section 3.2.2), with H = mean_source ψψᵀ, h = mean_target ψ and Gaussian
@@ -116,9 +118,7 @@ class LSIF(GaussianRatio):
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
         centers, center_cells, widths = self._basis(target)
-        # h is at most one, so with a larger reg every coefficient is zero.
-        regs = REGS[REGS <= 1] if self.reg is None else check_grid("reg", self.reg)
-        search = len(widths) * len(regs) > 1
+        search = len(widths) * len(self._grid_of_regs()) > 1
         n_folds = number_of_folds(source, target, chosen="width and reg") if search else 1
         parts = [assign_folds(sample, n_folds, rng) for sample in (source, target)]
         (means, second), (first, _) = (
@@ -133,11 +133,35 @@ class LSIF(GaussianRatio):
             )
             for sample, part in zip((source, target), parts, strict=True)
         )
+        mass = tuple(np.bincount(part.fold, part.mass).astype(np.float64) for part in parts)
+        of_centers = fold_of_centers(center_cells, parts[1].fold_of_cells(len(target)))
+        self._choose_and_fit(second, first, means, mass, widths, of_centers)
+        return self._ratio_on_source(source)
+
+    def _solve(self, on_source: FoldMoments, on_target: FoldMoments, of_centers: IntArray) -> int:
+        n_source, n_target = on_source.counts.sum(), on_target.counts.sum()
+        mass = on_source.counts / n_source, on_target.counts / n_target
+        second, means, first = on_source.second / n_source, on_source.first / n_source, on_target.first / n_target
+        return self._choose_and_fit(second, first, means, mass, on_source.basis.widths, of_centers)
+
+    def _grid_of_regs(self) -> FloatArray:
+        # h is at most one, so with a larger reg every coefficient is zero.
+        return REGS[REGS <= 1] if self.reg is None else check_grid("reg", self.reg)
+
+    def _choose_and_fit(
+        self,
+        second: FloatArray,
+        first: FloatArray,
+        means: FloatArray,
+        mass: tuple[FloatArray, ...],
+        widths: FloatArray,
+        of_centers: IntArray,
+    ) -> int:
+        """Choose width and reg by the sums of the folds (see `held_out`), and fit to all of them."""
+        regs = self._grid_of_regs()
         w, r = 0, 0
-        if search:
+        if len(widths) * len(regs) > 1:
             self.widths_, self.regs_ = widths, regs
-            mass = tuple(np.bincount(part.fold, part.mass).astype(np.float64) for part in parts)
-            of_centers = fold_of_centers(center_cells, parts[1].fold_of_cells(len(target)))
             found = [
                 [held_out(second[i], first[i], means[i], mass, of_centers, reg, self.tol) for reg in regs]
                 for i in range(len(widths))
@@ -154,7 +178,7 @@ class LSIF(GaussianRatio):
             second[w].sum(axis=0), first[w].sum(axis=0), self.reg_, self.tol
         )
         self.certificate_.require("LSIF", self.tol)
-        return self._ratio_on_source(source)
+        return w
 
 
 def sparse_coefficients(

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from steelyard._numerics.empirical import Empirical, empirical
+from steelyard._numerics.empirical import Empirical
 from steelyard._numerics.kernels import basis_moments
-from steelyard._threads import one_blas_thread
 from steelyard._typing import FloatArray, IntArray
-from steelyard._validation import check_grid, check_range, forget_fit, generator
-from steelyard.errors import InputError, NoOverlapError
-from steelyard.ratio._base import REGS, GaussianRatio
-from steelyard.ratio._centers import fold_of_centers
+from steelyard._validation import check_grid, check_range
+from steelyard.errors import InputError
+from steelyard.ratio._base import REGS
+from steelyard.ratio._from_sums import RatioFromSums
 from steelyard.ratio._leave_one_out import Moments, leave_one_out
-from steelyard.ratio._overlap import NO_OVERLAP, median_distance
-from steelyard.ratio._scaling import mixture_scale
-from steelyard.ratio._streaming import BlockTable, FoldMoments, TableSummary, fold_scores
+from steelyard.ratio._sums import FoldMoments, fold_scores
 
 
 def rounded_coefficients(second: FloatArray, first: FloatArray, reg: float) -> FloatArray:
@@ -34,7 +30,7 @@ def _locate_minimum(scores: FloatArray) -> tuple[int, int]:
     return int(w), int(r)
 
 
-class RULSIF(GaussianRatio):
+class RULSIF(RatioFromSums):
     """Relative density ratio w_η(x) = p_target(x) / (η p_target(x) + (1−η) p_source(x)) in closed form.
 
     Relative unconstrained least-squares importance fitting (survey, section 4.2): g(x) = Σ β_l ψ_l(x) with Gaussian
@@ -66,7 +62,8 @@ class RULSIF(GaussianRatio):
     Attributes
     ----------
     weights_ : array of shape (n_source,)
-        One weight per source row, non-negative with mean one; absent after ``fit_blocks``.
+        One weight per source row, non-negative with mean one; for a source given as a path or in blocks an iterable of
+        one array for each block.
     width_, reg_ : float
         The kernel width and the regularization strength that were chosen or given.
     coef_ : array of shape (n_centers,)
@@ -170,81 +167,19 @@ class RULSIF(GaussianRatio):
     def _is_one(self) -> bool:
         return self.eta_ == 1  # the mixture is the target itself, so the ratio is one
 
-    def fit_blocks(self, source: Iterable[Any], target: Iterable[Any]) -> Self:
-        """Fit to tables given in blocks of rows, in memory that does not grow with the number of rows.
-
-        Two passes over both tables: one for the scale and a sample of rows, one for the sums; with η > 0 a third one
-        for the means of the bounded ratio. Width and reg are chosen by 5-fold cross-validation, whose exact score
-        comes from the same sums. There is no ``weights_``; the weights of a block are
-        ``predict(block) / source_mean_``.
-
-        Parameters
-        ----------
-        source : iterable of tables of shape (n_rows, n_columns)
-            Blocks of source rows: a list of arrays, or an object whose ``__iter__`` starts again at the first block.
-        target : iterable of tables of shape (n_rows, n_columns)
-            Blocks of target rows, likewise.
-
-        Returns
-        -------
-        self : estimator
-            The fitted estimator, for ``predict`` and ``score``.
-        """
-        forget_fit(self)
-        self._check_parameters()
-        rng = generator(self.random_state)
-        tables = BlockTable(source, "source", self), BlockTable(target, "target", self)
-        summaries = [TableSummary(table, max(self.n_centers, 1000), rng) for table in tables]
-        self.center_, self.scale_, varies = mixture_scale(
-            [s.mean for s in summaries], [s.variance for s in summaries], self.standardize
-        )
-        self.constant_ = self._is_one() or not varies
-        if self.constant_:
-            self.raw_mean_ = self.source_mean_ = 1.0
-            return self
-        samples = [self._scaled(empirical(s.sample, None, rng)) for s in summaries]
-        self.median_distance_ = median_distance(samples[0], samples[1])
-        with one_blas_thread():
-            self._fit_from_sums(tables, samples[1], summaries[1].fold_of_cells(samples[1]))
-            self._set_block_means(tables)
-        self._warn_of_raw_mean()
-        return self
-
-    def _fit_from_sums(
-        self, tables: tuple[BlockTable, BlockTable], target_sample: Empirical, fold_of_cells: IntArray
-    ) -> None:
-        centers, center_cells, widths = self._basis(target_sample)
+    def _solve(self, on_source: FoldMoments, on_target: FoldMoments, of_centers: IntArray) -> int:
+        widths = on_source.basis.widths
         regs = REGS if self.reg is None else check_grid("reg", self.reg)
-        on_source = FoldMoments(tables[0], self._scale_rows, centers, widths)
-        on_target = FoldMoments(tables[1], self._scale_rows, centers, widths, second=self.eta_ > 0)
         w = r = 0
         if len(widths) * len(regs) > 1:
             self.widths_, self.regs_ = widths, regs
-            of_centers = fold_of_centers(center_cells, fold_of_cells)
             self.scores_ = fold_scores(on_source, on_target, regs, self.eta_, of_centers)
             w, r = _locate_minimum(self.scores_)
         self.width_, self.reg_ = float(widths[w]), float(regs[r])
-        source_first, source_second = on_source.without(w, None)
-        target_first, target_second = on_target.without(w, None)
-        second = (1 - self.eta_) * source_second + self.eta_ * target_second
-        self.coef_ = rounded_coefficients(second, target_first, self.reg_)
-        self.raw_mean_ = self.source_mean_ = float(source_first @ self.coef_)
-        if not self.source_mean_ > 0:
-            raise NoOverlapError(NO_OVERLAP.format("the fitted ratio is 0 at every source row"))
-
-    def _set_block_means(self, tables: tuple[BlockTable, BlockTable]) -> None:
-        """Means of the ratio that `predict` gives; without the bound 1/η they are known from the sums already."""
-        if self.eta_ == 0:
-            return
-        means = []
-        for table in tables:
-            total = count = 0.0
-            for block in table:
-                total += float(self._ratio(self._scale_rows(block)).sum())
-                count += len(block)
-            means.append(total / count)
-        self.source_mean_ = means[0]
-        self.raw_mean_ = (1 - self.eta_) * means[0] + self.eta_ * means[1]
+        first, second_target = on_target.without(w, None)
+        second = (1 - self.eta_) * on_source.without(w, None)[1] + self.eta_ * second_target
+        self.coef_ = rounded_coefficients(second, first, self.reg_)
+        return w
 
     def _ratio(self, rows: FloatArray) -> FloatArray:
         return np.minimum(super()._ratio(rows), self._largest())
@@ -285,7 +220,8 @@ class ULSIF(RULSIF):
     Attributes
     ----------
     weights_ : array of shape (n_source,)
-        One weight per source row, non-negative with mean one; absent after ``fit_blocks``.
+        One weight per source row, non-negative with mean one; for a source given as a path or in blocks an iterable of
+        one array for each block.
     width_, reg_ : float
         The kernel width and the regularization strength that were chosen or given.
     coef_ : array of shape (n_centers,)

@@ -6,11 +6,13 @@ from steelyard.tables.files import TableFile, regular_files
 from steelyard.tables.frame import Column, Frame
 from steelyard.tables.pair import TablePair, encode_pair
 from steelyard.tables.readers import place_of_row, read_table
+from steelyard.tables.table_blocks import TableBlocks
 
 __all__ = [
     "Column",
     "Encoding",
     "Frame",
+    "TableBlocks",
     "TableFile",
     "TablePair",
     "as_frame",

@@ -6,11 +6,11 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from steelyard.errors import TableError
+from steelyard.errors import ColumnMismatchError, TableError
 from steelyard.tables._header import check_header
 from steelyard.tables.frame import check_names
 from steelyard.tables.missing import SIGNS, SIGNS_AMONG_NUMBERS
@@ -69,11 +69,7 @@ class CsvFile:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
-        # No invalid_row_handler: a thread that holds a Python function may outlive the interpreter, which then aborts.
-        options = {
-            "read_options": arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, encoding=self.encoding),
-            "parse_options": arrow_csv.ParseOptions(delimiter=self.separator, newlines_in_values=True),
-        }
+        options = self._options()
         try:
             first = self._first_rows(options)
             names = [name.strip() for name in first.column_names]
@@ -87,6 +83,49 @@ class CsvFile:
                     yield pa.Table.from_batches([batch]).rename_columns(names)
         except pa.ArrowInvalid as error:
             raise self._explained(error) from error
+
+    def numbers(self, columns: Sequence[str] | None) -> Iterator[Any]:
+        """Arrow batches of the columns that were asked for (None: all), all of them numbers."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        options = self._options()
+        try:
+            first = self._first_rows(options)
+            check_header([name.strip() for name in first.column_names], first, self.decimal_point, self.name)
+            stored = {name.strip(): name for name in first.column_names}
+            check_names(list(stored), self.name)
+            lacking = [name for name in columns or () if name not in stored]
+            if lacking:
+                raise ColumnMismatchError(f"{self.name}: there are no columns {lacking}.")
+            read = [stored[name] for name in columns or stored]
+            convert = arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(read, pa.float64()),
+                include_columns=read,
+                null_values=["", *SIGNS, *SIGNS_AMONG_NUMBERS],
+                decimal_point=self.decimal_point,
+            )
+            with arrow_csv.open_csv(self.path, **options, convert_options=convert) as reader:
+                for batch in reader:
+                    yield batch.rename_columns(list(columns or stored))
+        except pa.ArrowInvalid as error:
+            text = re.search(r"In CSV column #(\d+): .*invalid value '(.*)'", str(error))
+            if text:
+                raise TableError(
+                    f"{self.name}: {text[2]!r} in column {int(text[1]) + 1} is not a number, and every column must be "
+                    "numeric. Leave the column out (TableBlocks(path, columns=[...])), or use `steelyard weigh`, which "
+                    "reads text."
+                ) from error
+            raise self._explained(error) from error
+
+    def _options(self) -> dict[str, Any]:
+        from pyarrow import csv as arrow_csv
+
+        # No invalid_row_handler: a thread that holds a Python function may outlive the interpreter, which then aborts.
+        return {
+            "read_options": arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, encoding=self.encoding),
+            "parse_options": arrow_csv.ParseOptions(delimiter=self.separator, newlines_in_values=True),
+        }
 
     def _first_rows(self, options: dict[str, Any]) -> Any:
         """The first rows with the types that they have."""
