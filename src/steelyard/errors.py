@@ -74,6 +74,10 @@ class ConvergenceError(SteelyardError, RuntimeError):
     """A solver did not converge to its tolerance."""
 
 
+class ClusterError(SteelyardError, RuntimeError):
+    """A Dask cluster that went away, or whose workers died again and again."""
+
+
 class DataNotFoundError(SteelyardError, FileNotFoundError):
     """A file of a data set was not found."""
 

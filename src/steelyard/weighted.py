@@ -22,9 +22,12 @@ from steelyard._validation import (
     warn_without_target,
 )
 from steelyard._weight_parameter import require_weight_parameter
-from steelyard.ratio.fitting import fit_ratio
+from steelyard.errors import InputTypeError
+from steelyard.ratio import default_ratio
+from steelyard.ratio.fitting import fit_ratio, require_target_parameter
 from steelyard.ratio.table_rows import ReadsTables
 from steelyard.report.notebook import ShowsWeights
+from steelyard.tables.streams import is_dask
 from steelyard.weights import effective_sample_size, flatten, multiply_counts
 
 
@@ -68,7 +71,8 @@ class _Weighted(ShowsWeights, ReadsTables, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : table of shape (n_source, n_columns)
-            Source rows.
+            Source rows. A Dask array or data frame goes to the estimator as it is, which then has to train from Dask
+            data, such as those of ``xgboost.dask``; its weights are a lazy Dask array.
         y : array of shape (n_source,)
             Labels of the source rows.
         target : Target or table of shape (n_target, n_columns), default=None
@@ -85,6 +89,8 @@ class _Weighted(ShowsWeights, ReadsTables, MetaEstimatorMixin, BaseEstimator):
         name = require_weight_parameter(self.estimator)
         check_range("flattening", self.flattening, 0, 1)
         forget_fit(self)
+        if is_dask(X):
+            return self._fit_dask(X, y, target, sample_weight, name)
         check_labels(self, X, y)
         rows, numeric, target_rows = self._prepare(X, target)
         counts = check_weights(sample_weight, len(rows))
@@ -98,6 +104,26 @@ class _Weighted(ShowsWeights, ReadsTables, MetaEstimatorMixin, BaseEstimator):
         # With metadata routing, every inner step would have to request the keyword; its full name works without.
         with config_context(enable_metadata_routing=False):
             self.estimator_.fit(rows, y, **keywords)
+        return self
+
+    def _fit_dask(self, X: Any, y: Any, target: Any, sample_weight: Any, name: str) -> Self:
+        """Fit an estimator that trains from Dask data; the weights are a lazy array that is aligned with the rows."""
+        if sample_weight is not None or self.preprocess is not None:
+            raise InputTypeError("Dask data take no sample_weight and no preprocess: transform the data first.")
+        keywords: dict[str, Any] = {}
+        if target is None:
+            warn_without_target(f"{type(self).__name__}.fit", "every weight is 1 and no shift is corrected")
+        elif self.flattening:
+            self.ratio_ = default_ratio() if self.ratio is None else clone(self.ratio)
+            require_target_parameter(self.ratio_)
+            self.ratio_.fit(X, target=target)
+            weights: Any = self.ratio_.weights_**self.flattening
+            self.weights_ = weights if self.flattening == 1 else weights / weights.mean()
+            self.n_features_in_ = self.ratio_.n_features_in_
+            keywords = {name: self.weights_}
+        self.estimator_ = clone(self.estimator)
+        with config_context(enable_metadata_routing=False):
+            self.estimator_.fit(X, y, **keywords)
         return self
 
     @property
@@ -118,7 +144,7 @@ class _Weighted(ShowsWeights, ReadsTables, MetaEstimatorMixin, BaseEstimator):
             The prediction for each row.
         """
         check_is_fitted(self, "estimator_")
-        rows = self._rows(X)
+        rows = X if is_dask(X) else self._rows(X)
         return self.estimator_.predict(rows)
 
     def __sklearn_tags__(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -38,7 +39,7 @@ from steelyard.errors import (
 from steelyard.ratio._centers import covering_rows
 from steelyard.ratio._overlap import NO_OVERLAP, median_distance, require_overlap, unseen_cells
 from steelyard.ratio._scaling import pooled_scale
-from steelyard.ratio._streaming import FOLDS_ABOVE, BlockWeights, fit_streams
+from steelyard.ratio._streaming import FOLDS_ABOVE, BlockWeights, fit_streams, values_of_rows
 from steelyard.ratio._sums import Summary
 from steelyard.report.notebook import ShowsWeights
 from steelyard.tables.streams import RowStream, as_stream, is_stream
@@ -250,7 +251,7 @@ class InductiveRatio(RatioEstimator):
         else:
             rows = target.X if isinstance(target, Target) else target
             fit_streams(self, source, as_stream(rows, "target").matched(source.columns, source.n_columns))
-        weights = BlockWeights(self._numbered_ratio, source, self.source_mean_)
+        weights = values_of_rows(copy(self)._numbered_ratio, source, self.source_mean_)
         self.weights_: Any = weights if is_stream(X) else weights.in_one_array()
         return self
 
@@ -307,7 +308,7 @@ class InductiveRatio(RatioEstimator):
         if is_stream(X):
             names = getattr(self, "feature_names_in_", None)
             rows = as_stream(X, "table to predict").matched(names, self.n_features_in_)
-            return BlockWeights(self._plain_ratio, rows)
+            return values_of_rows(self._plain_ratio, rows)
         checked = check_new_rows(self, X)
         with one_blas_thread():
             return self._plain_ratio(0, checked)

@@ -59,6 +59,13 @@ class BlockWeights:
             return self._ratio(start, rows) / self._divisor
 
 
+def values_of_rows(ratio: Callable[[int, FloatArray], FloatArray], rows: RowStream, divisor: float = 1.0) -> Any:
+    """Values of a ratio at the rows of a stream: block by block, or a lazy array of Dask, aligned with its rows."""
+    if hasattr(rows, "mapped"):
+        return rows.mapped(ratio, divisor)
+    return BlockWeights(ratio, rows, divisor)
+
+
 def fit_streams(ratio: Any, source: RowStream, target: RowStream) -> RatioSums | None:
     """Fit a ratio in passes over both tables; the sums of the ratio over the source, None where it is one everywhere.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 from markupsafe import Markup
 from sklearn.utils import estimator_html_repr
 
@@ -33,7 +34,8 @@ class ShowsWeights:
     def _html_repr(self) -> str:
         diagram = str(estimator_html_repr(self))
         weights = getattr(self, "weights_", None)
-        return diagram if weights is None else diagram + str(weights_fragment(weights))
+        # Weights of blocks or of a Dask collection are not computed for a picture.
+        return diagram + str(weights_fragment(weights)) if isinstance(weights, np.ndarray) else diagram
 
 
 def weights_fragment(weights: FloatArray) -> Markup:

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -37,10 +38,92 @@ class Sums(Protocol):
 AnySums = TypeVar("AnySums", bound=Sums)
 
 
-class RowStream:
-    """The rows of one table, block by block, as often as they are needed.
+@dataclass(frozen=True)
+class BlockCheck:
+    """What every block of a table must be: two-dimensional, numeric and finite, with the columns of the first one."""
 
-    Every block is checked: two-dimensional, numeric and finite, with the columns and the type of the first one.
+    name: str
+    columns: list[str] | None
+    n_columns: int | None = None  # not known before the first block
+    dtype: Any = None
+    order: list[int] | None = None  # of the columns wanted
+
+    @classmethod
+    def of(cls, first: Any, name: str) -> BlockCheck:
+        """The check that the first block of a table sets."""
+        plain = cls(name, column_names(first))
+        rows = plain(first, 0)
+        return replace(plain, n_columns=rows.shape[1], dtype=rows.dtype)
+
+    def matched(self, columns: Sequence[Any] | None, n_columns: int) -> BlockCheck:
+        """The same with the columns of another table, in its order."""
+        if (columns is None) != (self.columns is None):
+            raise ColumnMismatchError(
+                f"Either the {self.name} has column names or the table that it goes with, not both, so the columns "
+                "cannot be matched. Give both with names, or both without and with columns in the same order."
+            )
+        if columns is None or self.columns is None:
+            if n_columns != self.n_columns:
+                raise ColumnMismatchError(
+                    f"{self.name}: X has {self.n_columns} features, but {n_columns} columns are expected."
+                )
+            return self
+        if list(columns) == self.columns:
+            return self
+        missing = [column for column in columns if column not in self.columns]
+        extra = [column for column in self.columns if column not in list(columns)]
+        if missing or extra:
+            raise ColumnMismatchError(
+                f"The {self.name} has different columns. Missing: {missing or 'none'}; only there: {extra or 'none'}. "
+                "Drop or add columns until both tables have the same."
+            )
+        return replace(self, order=[self.columns.index(column) for column in columns])
+
+    def __call__(self, block: Any, start: int) -> FloatArray:
+        """The rows of a block whose first row has the running number `start`."""
+        rows = self._numbers(block, start)
+        if self.n_columns is not None and (rows.shape[1] != self.n_columns or column_names(block) != self.columns):
+            raise ColumnMismatchError(
+                f"{self.name}: the block from row {start + 1:,} on has {rows.shape[1]} columns"
+                f"{_listed(column_names(block))}, the first block {self.n_columns}{_listed(self.columns)}. Every "
+                "block needs the same columns in the same order."
+            )
+        if self.dtype is not None and rows.dtype != self.dtype:
+            raise InputTypeError(
+                f"{self.name}: the block from row {start + 1:,} on holds {rows.dtype}, the first block "
+                f"{self.dtype}. Convert all blocks to one type."
+            )
+        return rows if self.order is None else rows[:, self.order]
+
+    def _numbers(self, block: Any, start: int) -> FloatArray:
+        place = f"{self.name}, block from row {start + 1:,} on"
+        block = _dense(check_plain(block, place), place)
+        try:
+            rows: FloatArray = check_array(
+                block, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0
+            )
+        except (ValueError, TypeError) as error:
+            kind = InputTypeError if isinstance(error, TypeError) else InputError
+            raise kind(f"{place}: {error} Every block needs rows and columns of numbers.") from error
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not np.isfinite(rows.sum(dtype=np.float64)):
+                self._require_finite(rows, start)
+        return rows
+
+    def _require_finite(self, rows: FloatArray, start: int) -> None:
+        bad = ~np.isfinite(rows)
+        if bad.any():
+            row, column = (int(k) for k in np.argwhere(bad)[0])
+            kind = "NaN" if np.isnan(rows[row, column]) else "infinity"
+            name = repr(self.columns[column]) if self.columns is not None else str(column)
+            raise NotFiniteError(
+                f"The {self.name} contains {kind} in row {start + row + 1:,} (counted from 1), column {name}. Finite "
+                "numbers are needed: clean or impute the rows first."
+            )
+
+
+class RowStream:
+    """The rows of one table, block by block, as often as they are needed; every block is checked.
 
     Parameters
     ----------
@@ -57,36 +140,17 @@ class RowStream:
                 "needed. Give a list of arrays, or an object whose __iter__ starts again at the first block."
             )
         self._source, self.name = source, name
-        self._order: list[int] | None = None
         first = next(iter(source), None)
         if first is None:
             raise InputError(f"{name}: there are no blocks, so there is no row. Give at least one block of rows.")
-        self.columns = column_names(first)
-        checked = self._check(first, 0)
-        self.n_columns, self.dtype = checked.shape[1], checked.dtype
+        self._set_check(BlockCheck.of(first, name))
+
+    def _set_check(self, check: BlockCheck) -> None:
+        self._check, self.columns, self.n_columns, self.dtype = check, check.columns, check.n_columns or 0, check.dtype
 
     def matched(self, columns: Sequence[Any] | None, n_columns: int) -> RowStream:
         """The same rows with the columns of another table, in its order."""
-        if (columns is None) != (self.columns is None):
-            raise ColumnMismatchError(
-                f"Either the {self.name} has column names or the other table, not both, so the columns cannot be "
-                "matched. Give both with names, or both without and with columns in the same order."
-            )
-        if columns is None or self.columns is None:
-            if n_columns != self.n_columns:
-                raise ColumnMismatchError(
-                    f"{self.name}: X has {self.n_columns} features, but {n_columns} columns are expected."
-                )
-            return self
-        if list(columns) != self.columns:
-            missing = [column for column in columns if column not in self.columns]
-            extra = [column for column in self.columns if column not in list(columns)]
-            if missing or extra:
-                raise ColumnMismatchError(
-                    f"The {self.name} has other columns. Missing: {missing or 'none'}; only there: {extra or 'none'}. "
-                    "Drop or add columns until both tables have the same."
-                )
-            self._order = [self.columns.index(column) for column in columns]
+        self._set_check(self._check.matched(columns, n_columns))
         return self
 
     def blocks(self) -> Iterator[FloatArray]:
@@ -94,19 +158,8 @@ class RowStream:
         start = 0
         for block in self._source:
             rows = self._check(block, start)
-            if rows.shape[1] != self.n_columns or column_names(block) != self.columns:
-                raise ColumnMismatchError(
-                    f"{self.name}: the block from row {start + 1:,} on has {rows.shape[1]} columns"
-                    f"{_listed(column_names(block))}, the first block {self.n_columns}{_listed(self.columns)}. Every "
-                    "block needs the same columns in the same order."
-                )
-            if rows.dtype != self.dtype:
-                raise InputTypeError(
-                    f"{self.name}: the block from row {start + 1:,} on holds {rows.dtype}, the first block "
-                    f"{self.dtype}. Convert all blocks to one type."
-                )
             start += len(rows)
-            yield rows if self._order is None else rows[:, self._order]
+            yield rows
 
     def chunks(self) -> Iterator[tuple[int, FloatArray]]:
         """The rows cut anew, with the running number of the first one, so that no sum depends on the blocks."""
@@ -141,32 +194,6 @@ class RowStream:
         LOG.info("%s (%s): %s rows in %.1f seconds", doing, self.name, f"{n_rows:,}", seconds)
         return sums
 
-    def _check(self, block: Any, start: int) -> FloatArray:
-        place = f"{self.name}, block from row {start + 1:,} on"
-        block = _dense(check_plain(block, place), place)
-        try:
-            rows: FloatArray = check_array(
-                block, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0
-            )
-        except (ValueError, TypeError) as error:
-            kind = InputTypeError if isinstance(error, TypeError) else InputError
-            raise kind(f"{place}: {error} Every block needs rows and columns of numbers.") from error
-        with np.errstate(over="ignore", invalid="ignore"):
-            if not np.isfinite(rows.sum(dtype=np.float64)):
-                self._require_finite(rows, start)
-        return rows
-
-    def _require_finite(self, rows: FloatArray, start: int) -> None:
-        bad = ~np.isfinite(rows)
-        if bad.any():
-            row, column = (int(k) for k in np.argwhere(bad)[0])
-            kind = "NaN" if np.isnan(rows[row, column]) else "infinity"
-            name = repr(self.columns[column]) if self.columns is not None else str(column)
-            raise NotFiniteError(
-                f"The {self.name} contains {kind} in row {start + row + 1:,} (counted from 1), column {name}. Finite "
-                "numbers are needed: clean or impute the rows first."
-            )
-
 
 def chunk_rows(n_columns: int) -> int:
     """Rows of a chunk; it depends on the number of columns alone."""
@@ -181,7 +208,7 @@ def is_stream(table: Any) -> bool:
     >>> is_stream("measurements.parquet"), is_stream([np.zeros((2, 3))]), is_stream([[1.0, 2.0]])
     (True, True, False)
     """
-    if isinstance(table, str | os.PathLike | TableBlocks | RowStream):
+    if isinstance(table, str | os.PathLike | TableBlocks | RowStream) or is_dask(table):
         return True
     if isinstance(table, list | tuple):
         return len(table) > 0 and all(np.ndim(block) == 2 or hasattr(block, "columns") for block in table)
@@ -189,10 +216,19 @@ def is_stream(table: Any) -> bool:
     return not shaped and not isinstance(table, Target | dict | set | bytes) and hasattr(table, "__iter__")
 
 
+def is_dask(table: Any) -> bool:
+    """Whether a table is a Dask array or data frame."""
+    return type(table).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
 def as_stream(table: Any, name: str) -> RowStream:
-    """A table as a stream of rows: a path, an iterable of blocks, or a table in memory as a single block."""
+    """A table as rows to be summed: a path, blocks, a Dask collection, or a table in memory as a single block."""
     if isinstance(table, RowStream):
         return table
+    if is_dask(table):
+        from steelyard.tables.dask_rows import DaskRows  # imported here: Dask is optional
+
+        return DaskRows(table, name)
     if isinstance(table, str | os.PathLike):
         return RowStream(TableBlocks(table), name)
     return RowStream(table if is_stream(table) else [table], name)
@@ -224,7 +260,7 @@ def _dense(block: Any, place: str) -> Any:
                 "dates first, leave the column out (TableBlocks(path, columns=[...])), or use `steelyard weigh`."
             )
         if rows is None:
-            single = all(str(other.type) in ("float", "halffloat") for other in block.schema)
+            single = all(str(each.type) in ("float", "halffloat") for each in block.schema)
             rows = np.empty((block.num_rows, len(block.schema)), np.float32 if single else np.float64)
         rows[:, i] = column
     return np.empty((block.num_rows, 0)) if rows is None else rows

@@ -11,7 +11,8 @@ from steelyard.errors import ColumnMismatchError, InputError, TableError
 from steelyard.tables._csv import HEAD_BYTES, CsvFile
 from steelyard.tables.frame import check_names
 
-BLOCK_ROWS = 131_072
+# Blocks of a Parquet file: whole row groups read ahead would take ten times the memory, and no less time.
+BLOCK_ROWS, BUFFER_BYTES = 32_768, 2**16
 
 
 class TableBlocks:
@@ -69,7 +70,7 @@ class TableBlocks:
         from pyarrow import parquet
 
         try:
-            with parquet.ParquetFile(file) as table:
+            with parquet.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES) as table:
                 names = table.schema_arrow.names
                 check_names(names, str(file))
                 lacking = [name for name in self.columns or () if name not in names]
