@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
 
 from steelyard import (
     KLIEP,
@@ -127,18 +128,41 @@ def test_partitions_of_unknown_length_and_empty_ones():
     np.testing.assert_allclose(fit.weights_.compute(), weights, rtol=1e-8)
 
 
+class LeastSquares(RegressorMixin, BaseEstimator):
+    """Weighted least squares from sums, as an estimator that trains from Dask data."""
+
+    def fit(self, X, y, sample_weight):
+        weighted = X * sample_weight[:, None]
+        self.coef_ = np.linalg.solve((weighted.T @ X).compute(), (weighted.T @ y).compute())
+        return self
+
+    def predict(self, X):
+        return X @ self.coef_
+
+
+@pytest.mark.parametrize("flattening", [0.5, 1.0])
+def test_lazy_weights_are_those_of_one_process(flattening):
+    y = np.sin(PAIR.X.sum(axis=1))
+    model = WeightedRegressor(LeastSquares(), ratio=ULSIF(random_state=0), flattening=flattening)
+    model.fit(SOURCE, da.from_array(y, chunks=700), target=TARGET)
+    weights = in_blocks("ULSIF")[1] ** flattening
+    np.testing.assert_allclose(model.weights_.compute(), weights / weights.mean(), rtol=1e-8)
+    expected = np.linalg.lstsq(PAIR.X * np.sqrt(weights)[:, None], y * np.sqrt(weights), rcond=None)[0]
+    np.testing.assert_allclose(model.predict(SOURCE).compute(), PAIR.X @ expected, atol=1e-8)
+
+
 def test_an_estimator_that_trains_from_dask_gets_lazy_weights(client):
     xgboost_dask = pytest.importorskip("xgboost.dask", reason="XGBoost is not installed (xgboost-cpu)")
     from xgboost import XGBRegressor
 
     y = np.sin(PAIR.X.sum(axis=1))
     settings = {"n_estimators": 20, "max_depth": 3, "tree_method": "hist"}
-    model = WeightedRegressor(xgboost_dask.DaskXGBRegressor(**settings), ratio=ULSIF(random_state=0), flattening=0.5)
+    model = WeightedRegressor(xgboost_dask.DaskXGBRegressor(**settings), ratio=ULSIF(random_state=0))
     rows = SOURCE.rechunk((700, 2))
     model.fit(rows, da.from_array(y, chunks=700), target=TARGET)
-    weights = in_blocks("ULSIF")[1] ** 0.5
+    weights = in_blocks("ULSIF")[1]
     assert isinstance(model.weights_, da.Array)
-    np.testing.assert_allclose(model.weights_.compute(), weights / weights.mean(), rtol=1e-8)
+    np.testing.assert_allclose(model.weights_.compute(), weights, rtol=1e-8)
     found = model.predict(rows).compute()
     weighted, plain = (
         XGBRegressor(**settings).fit(PAIR.X, y, sample_weight=w).predict(PAIR.X) for w in (weights, np.ones(6000))

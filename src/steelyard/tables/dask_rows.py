@@ -98,8 +98,8 @@ def _computed(task: Any) -> Any:
         if type(error).__module__.partition(".")[0] != "distributed":
             raise
         raise ClusterError(
-            f"The result was lost with the cluster ({type(error).__name__}: {error}). Connect to a running cluster, load "
-            "the data there, and call fit again; nothing was kept of this fit."
+            f"The result was lost with the cluster ({type(error).__name__}: {error}). Connect to a running cluster, "
+            "load the data there, and call fit again; nothing was kept of this fit."
         ) from error
 
 
