@@ -111,12 +111,12 @@ def certify(
     """Certificate of a point x of the box-and-slab problem; `product` is Qx."""
     total, m = float(x.sum()), multipliers
     objective = float(x @ product / 2 - linear @ x)
-    violation = max(float(np.max(-x)), float(np.max(x - bounds.upper)), 0.0)
+    violation = max(float((-x).max()), float((x - bounds.upper).max()), 0.0)
     slab = max(bounds.low - total, total - bounds.high, 0.0) / max(1.0, len(x))
     stationarity = product - linear - m.at_zero + m.at_upper - m.at_low + m.at_high
     # With a negative multiplier small residuals would not prove optimality.
     wrong_sign = max(0.0, -float(m.at_zero.min()), -float(m.at_upper.min()), -m.at_low, -m.at_high)
-    dual = max(float(np.max(np.abs(stationarity))), wrong_sign) / max(1.0, float(np.max(np.abs(linear))))
+    dual = max(float(abs(stationarity).max()), wrong_sign) / max(1.0, float(abs(linear).max()))
     gap = abs(float(x @ m.at_zero + (bounds.upper - x) @ m.at_upper))
     # An infinite side has multiplier 0; 0 · inf would be NaN.
     gap += abs(m.at_low * (total - bounds.low)) if m.at_low else 0.0
