@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from steelyard._numerics.empirical import Empirical, empirical
 from steelyard._numerics.kernels import blocks, gaussian
+from steelyard._numerics.tensors import as_array
 from steelyard._threads import one_blas_thread
 from steelyard._typing import FloatArray, IntArray
 from steelyard._validation import (
@@ -31,6 +32,7 @@ from steelyard.errors import NoOverlapError, NoShiftWarning, RawMeanWarning, Uns
 from steelyard.ratio._centers import covering_rows
 from steelyard.ratio._overlap import NO_OVERLAP, median_distance, require_overlap, unseen_cells
 from steelyard.ratio._scaling import pooled_scale
+from steelyard.ratio._tensors import fit_tensors, given_tensors, predict_tensor
 from steelyard.report.notebook import ShowsWeights
 from steelyard.weights import effective_sample_size, multiply_counts, normalize, warn_of_small_sample
 
@@ -62,11 +64,14 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         Parameters
         ----------
         X : table of shape (n_source, n_columns)
-            Source rows.
+            Source rows. PyTorch tensors give ``weights_`` as a tensor on their device and of their type; other fitted
+            attributes are arrays. With more than 100,000 rows on a GPU, `KMM`, `ULSIF` and `RULSIF` are fitted there,
+            the latter two with five folds by the number of the row instead of leave-one-out; everything else goes by
+            way of the host.
         y : ignored
             Present by scikit-learn's convention.
         target : Target or table of shape (n_target, n_columns), default=None
-            Target rows. Data frames are matched by column name.
+            Target rows. Data frames are matched by column name; tensors are on the device of the source.
         sample_weight : array of shape (n_source,), default=None
             How often each source row counts. Weights that are all whole numbers are counts: weighting a row by three
             and repeating it three times give the same fit, including everything chosen by cross-validation. Other
@@ -78,6 +83,9 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         self : estimator
             The fitted estimator; the importance weights are in ``weights_``.
         """
+        if given_tensors(X, target, sample_weight):
+            fit_tensors(self, X, target, sample_weight)
+            return self
         forget_fit(self)
         rows = check_source(self, X)
         counts = check_weights(sample_weight, len(rows))
@@ -205,7 +213,7 @@ class InductiveRatio(RatioEstimator):
 
     eta_: float = 0.0  # η of the relative density ratio that is estimated; 0 for the plain one
 
-    def predict(self, X: Any) -> FloatArray:
+    def predict(self, X: Any) -> Any:
         """The estimated density ratio at new rows, before normalization.
 
         ``weights_`` is this ratio at the source rows divided by ``source_mean_`` (except where the weights are
@@ -219,9 +227,11 @@ class InductiveRatio(RatioEstimator):
         Returns
         -------
         array of shape (n_rows,)
-            The ratio at each row, never negative.
+            The ratio at each row, never negative; a tensor where `X` is one.
         """
         check_is_fitted(self, "raw_mean_")
+        if given_tensors(X):
+            return predict_tensor(self, X)
         rows = check_new_rows(self, X)
         if self.constant_:
             return np.ones(len(rows))
@@ -248,12 +258,12 @@ class InductiveRatio(RatioEstimator):
             The score −J'.
         """
         check_is_fitted(self, "raw_mean_")
-        on_source = self.predict(X)
+        on_source = as_array(self.predict(X))
         if target is None:
             warn_without_target(f"{type(self).__name__}.score", "the source rows are used for both domains")
             on_target = on_source
         else:
-            on_target = self.predict(match_columns(target, X))
+            on_target = as_array(self.predict(match_columns(target, X)))
         squares = (1 - self.eta_) * np.mean(on_source**2) + self.eta_ * np.mean(on_target**2)
         return float(np.mean(on_target) - squares / 2)
 

@@ -214,23 +214,34 @@ class RULSIF(GaussianRatio):
         self, tables: tuple[BlockTable, BlockTable], target_sample: Empirical, fold_of_cells: IntArray
     ) -> None:
         centers, center_cells, widths = self._basis(target_sample)
-        regs = REGS if self.reg is None else check_grid("reg", self.reg)
         on_source = FoldMoments(tables[0], self._scale_rows, centers, widths)
         on_target = FoldMoments(tables[1], self._scale_rows, centers, widths, second=self.eta_ > 0)
+        w = self._solve(on_source, on_target, widths, fold_of_centers(center_cells, fold_of_cells))
+        self.raw_mean_ = self.source_mean_ = float(on_source.without(w, None)[0] @ self.coef_)
+        if not self.source_mean_ > 0:
+            raise NoOverlapError(NO_OVERLAP.format("the fitted ratio is 0 at every source row"))
+
+    def _solve(
+        self, on_source: FoldMoments, on_target: FoldMoments, widths: FloatArray, of_centers: IntArray
+    ) -> int:
+        """Choose width and reg and set the coefficients, from sums; the position of the width in the grid."""
+        regs = REGS if self.reg is None else check_grid("reg", self.reg)
         w = r = 0
         if len(widths) * len(regs) > 1:
             self.widths_, self.regs_ = widths, regs
-            of_centers = fold_of_centers(center_cells, fold_of_cells)
             self.scores_ = fold_scores(on_source, on_target, regs, self.eta_, of_centers)
             w, r = _locate_minimum(self.scores_)
         self.width_, self.reg_ = float(widths[w]), float(regs[r])
-        source_first, source_second = on_source.without(w, None)
         target_first, target_second = on_target.without(w, None)
-        second = (1 - self.eta_) * source_second + self.eta_ * target_second
+        second = (1 - self.eta_) * on_source.without(w, None)[1] + self.eta_ * target_second
         self.coef_ = rounded_coefficients(second, target_first, self.reg_)
-        self.raw_mean_ = self.source_mean_ = float(source_first @ self.coef_)
-        if not self.source_mean_ > 0:
-            raise NoOverlapError(NO_OVERLAP.format("the fitted ratio is 0 at every source row"))
+        return w
+
+    def _fit_on_device(self, tables: list[Any], samples: list[Empirical], rng: np.random.Generator) -> tuple[Any, Any]:
+        """Fit to large tables of tensors; the ratio at the source rows, and its mean on the target."""
+        from steelyard.ratio import _device  # needs PyTorch
+
+        return _device.fit_from_moments(self, tables, samples)
 
     def _set_block_means(self, tables: tuple[BlockTable, BlockTable]) -> None:
         """Means of the ratio that `predict` gives; without the bound 1/η they are known from the sums already."""

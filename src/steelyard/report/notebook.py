@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 from sklearn.utils import estimator_html_repr
 
+from steelyard._numerics.tensors import as_array
 from steelyard._numerics.written import written, written_p
 from steelyard._typing import FloatArray
 from steelyard.report import phrases, pictures, svg
@@ -38,6 +39,7 @@ class ShowsWeights:
 
 def weights_fragment(weights: FloatArray) -> Markup:
     """Effective sample size and distribution of importance weights."""
+    weights = as_array(weights)
     size = effective_sample_size(weights)
     words = (
         f"{len(weights):,} importance weights with an effective sample size of {size:,.0f}; the largest is "
