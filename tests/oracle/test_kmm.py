@@ -233,7 +233,9 @@ def test_projecting_the_means_beats_exact_means_and_a_padded_diagonal():
     slack = (np.sqrt(n) - 1) / np.sqrt(n)
     bounds = BoxSlab(np.full(n, 1000.0), n * (1 - slack), n * (1 + slack))
     _, best = reference(K, exact, bounds)
-    low_rank = pivoted_cholesky(source, width, np.random.default_rng(0), max_rank=n, tol=low_rank_matching.FACTOR_TOLERANCES[0])
+    low_rank = pivoted_cholesky(
+        source, width, np.random.default_rng(0), max_rank=n, tol=low_rank_matching.FACTOR_TOLERANCES[0]
+    )
     projected = low_rank.factor @ np.linalg.solve(low_rank.corner, exact[low_rank.pivots])
 
     def excess(linear, diagonal):

@@ -1,7 +1,7 @@
 """A primal-dual interior-point method for box-and-slab problems whose matrix is a low-rank factor plus a diagonal.
 
-The method is written with what NumPy arrays and PyTorch tensors have in common, so one text serves both. Only the linear
-systems differ: `Woodbury` solves them with BLAS, `torch_low_rank` on the device of the tensors.
+The method is written with what NumPy arrays and PyTorch tensors have in common, so one text serves both. Only the
+linear systems differ: `Woodbury` solves them with BLAS, its namesake in `torch_arrays` on the device of the tensors.
 """
 
 from __future__ import annotations

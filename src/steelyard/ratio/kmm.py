@@ -128,7 +128,9 @@ class KMM(RatioEstimator):
             x, self.certificate_ = self._solve_dense(source, target, self.reg / counts, bounds)
             self._check_certificate()
             return x / counts
-        return self._fit_domains(Domain(source.rows, counts), Domain(target.rows, target.mass), bounds, rng, NumpyArrays)
+        return self._fit_domains(
+            Domain(source.rows, counts), Domain(target.rows, target.mass), bounds, rng, NumpyArrays
+        )
 
     def _bounds(self, n: int, counts: Any) -> BoxSlab:
         """The constraints in x = counts · w, in which the problem with merged rows has the form of the plain one."""

@@ -221,9 +221,7 @@ class RULSIF(GaussianRatio):
         if not self.source_mean_ > 0:
             raise NoOverlapError(NO_OVERLAP.format("the fitted ratio is 0 at every source row"))
 
-    def _solve(
-        self, on_source: FoldMoments, on_target: FoldMoments, widths: FloatArray, of_centers: IntArray
-    ) -> int:
+    def _solve(self, on_source: FoldMoments, on_target: FoldMoments, widths: FloatArray, of_centers: IntArray) -> int:
         """Choose width and reg and set the coefficients, from sums; the position of the width in the grid."""
         regs = REGS if self.reg is None else check_grid("reg", self.reg)
         w = r = 0
