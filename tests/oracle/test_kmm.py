@@ -11,7 +11,7 @@ from steelyard._numerics.interior_point import solve_box_slab_low_rank
 from steelyard._numerics.kernels import gaussian
 from steelyard._numerics.low_rank import pivoted_cholesky
 from steelyard._numerics.quadratic_programs import BoxSlab, Multipliers, certify, solve_box_slab
-from steelyard.errors import ConvergenceError
+from steelyard.errors import ConvergenceError, TruncationWarning
 from steelyard.ratio import kmm as module
 
 
@@ -132,9 +132,12 @@ def test_factor_reproduces_the_kernel_matrix():
 def test_a_cut_off_factor_is_reported():
     rng = np.random.default_rng(5)
     source, target = rng.normal(size=(600, 20)), rng.normal(0.2, 1, size=(200, 20))
-    fit = KMM(max_rank=50, random_state=0).fit(source, target=target)
+    with pytest.warns(TruncationWarning, match=r"limit, max_rank=50, and leaves out \d+.\d% of the trace.*Raise max_rank"):
+        fit = KMM(max_rank=50, random_state=0).fit(source, target=target)
     assert fit.certificate_.truncation > 0.01
     assert fit.certificate_.solved
+    assert (fit.certificate_.rank, fit.certificate_.rank_limited) == (50, True)
+    assert f"leaves out {fit.certificate_.truncation:.1%} of the trace" in fit.certificate_.advice
 
 
 def test_not_converging_is_an_error_that_says_what_to_do(monkeypatch):

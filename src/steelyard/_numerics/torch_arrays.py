@@ -154,7 +154,7 @@ class Woodbury:
 def gram(wide: torch.Tensor) -> torch.Tensor:
     """AAᵀ of a wide matrix, in a batch of pieces: a GPU would compute a single product of that shape on few cores."""
     pieces, piece = wide.shape[1] // PART_ROWS, PART_ROWS
-    whole = wide[:, : pieces * piece].unflatten(1, (pieces, piece)).transpose(0, 1)
+    whole = wide[:, : pieces * piece].reshape(len(wide), pieces, piece).transpose(0, 1)
     rest = wide[:, pieces * piece :]
     return torch.bmm(whole, whole.transpose(1, 2)).sum(dim=0) + rest @ rest.T
 

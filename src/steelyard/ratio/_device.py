@@ -62,8 +62,8 @@ class TensorMoments(FoldMoments):
 
     def __init__(self, table: TensorTable, estimator: Any, widths: FloatArray, *, second: bool) -> None:
         self.counts = (len(table.rows) + np.arange(N_FOLDS)[::-1]) // N_FOLDS * 1.0
-        constants = (like_tensor(k, table.rows) for k in (estimator.center_, estimator.scale_, estimator.centers_))
-        self.first, self.second = fold_moments(table.rows, *constants, widths, N_FOLDS, second=second)
+        center, scale, centers = _constants(estimator, table.rows)
+        self.first, self.second = fold_moments(table.rows, center, scale, centers, widths, N_FOLDS, second=second)
 
 
 def fit(estimator: Any, X: torch.Tensor, target: torch.Tensor) -> bool:
@@ -97,7 +97,7 @@ def fit(estimator: Any, X: torch.Tensor, target: torch.Tensor) -> bool:
         weights = raw / mean
         estimator.effective_sample_size_ = float(weights.sum() ** 2 / weights.square().sum())
         estimator.weights_ = like_tensor(weights, X)
-        estimator.balance_ = _balance(*tables, weights, estimator.effective_sample_size_)
+        estimator.balance_ = _balance(tables[0], tables[1], weights, estimator.effective_sample_size_)
         estimator._warn()
     return True
 
@@ -131,7 +131,7 @@ def fit_from_moments(
 
 def ratio(estimator: Any, rows: torch.Tensor) -> tuple[torch.Tensor, float, int]:
     """The ratio at every row, the largest mean kernel value of a row, and at how many rows 1/η cut it off."""
-    center, scale, centers = (like_tensor(k, rows) for k in (estimator.center_, estimator.scale_, estimator.centers_))
+    center, scale, centers = _constants(estimator, rows)
     # The mean over the centers is one more column of coefficients.
     both = np.column_stack([estimator.coef_, np.full(len(estimator.coef_), 1 / len(estimator.coef_))])
     coef = like_tensor(both, rows)
@@ -147,14 +147,25 @@ def ratio(estimator: Any, rows: torch.Tensor) -> tuple[torch.Tensor, float, int]
     return values.clamp_(max=1 / estimator.eta_), float(largest_mean), n_clipped
 
 
+def scaled(estimator: Any, rows: torch.Tensor) -> torch.Tensor:
+    """Rows in the units of the kernel width."""
+    center, scale = (like_tensor(k, rows) for k in (estimator.center_, estimator.scale_))
+    return (rows - center) / scale
+
+
+def _constants(estimator: Any, rows: torch.Tensor) -> list[torch.Tensor]:
+    """Center and scale of the columns and the scaled centers, beside the rows."""
+    return [like_tensor(k, rows) for k in (estimator.center_, estimator.scale_, estimator.centers_)]
+
+
 def _balance(source: TensorTable, target: TensorTable, weights: torch.Tensor, size: float) -> Balance:
     """The balance of the columns, as `column_balance` defines it."""
     origin = torch.as_tensor(target.mean, device=weights.device)
-    sums, squares = 0.0, 0.0
+    sums, squares = torch.zeros_like(origin), torch.zeros_like(origin)
     for block in blocks(len(weights), block_rows(weights.device, len(origin))):
         centered = source.rows[block].double() - origin
-        sums = sums + weights[block] @ centered
-        squares = squares + weights[block] @ centered.square()
+        sums += weights[block] @ centered
+        squares += weights[block] @ centered.square()
     mean, square = (to_numpy(total) / len(weights) for total in (sums, squares))
     unit = np.sqrt((source.variance + target.variance) / 2)
     unit = np.where(unit > 0, unit, np.inf)

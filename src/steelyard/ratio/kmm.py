@@ -171,7 +171,9 @@ class KMM(RatioEstimator):
         """Fit to large tables of tensors: the weights before normalization."""
         from steelyard._numerics.torch_arrays import TorchArrays  # needs PyTorch
 
-        source, target = (Domain(table.rows, TorchArrays.ones(table.rows)) for table in tables)
+        from steelyard.ratio._device import scaled
+
+        source, target = (Domain(scaled(self, table.rows), TorchArrays.ones(table.rows)) for table in tables)
         bounds = self._bounds(len(source.rows), source.mass)
         shares = Domain(target.rows, target.mass / len(target.rows))
         return self._fit_domains(source, shares, bounds, rng, TorchArrays), None
