@@ -129,16 +129,16 @@ def kmm_agreement(n: int, d: int, device: str) -> tuple[float, float]:
     """Relative difference of the objectives with the exact kernel matrix, and how far one may exceed the optimum."""
     X, T = tables(n, d, device)
     settings = {"width": float(np.sqrt(2 * d)), "standardize": False, "random_state": 0}
-    there, here = KMM(**settings), KMM(**settings).fit(X.cpu().numpy(), target=T.cpu().numpy())
-    _device.fit(there, X, T)
-    W = torch.stack([k * raw for k, raw in ((there.weights_, there.raw_mean_), (to(here.weights_, X), here.raw_mean_))])
+    fast, plain = KMM(**settings), KMM(**settings).fit(X.cpu().numpy(), target=T.cpu().numpy())
+    _device.fit(fast, X, T)
+    W = torch.stack([k * raw for k, raw in ((fast.weights_, fast.raw_mean_), (to(plain.weights_, X), plain.raw_mean_))])
     square, linear = torch.zeros(2, dtype=W.dtype, device=device), torch.zeros(2, dtype=W.dtype, device=device)
     for i in range(0, n, 1000):
         rows = X[i : i + 1000]
         square += (W[:, i : i + 1000] @ torch.exp(-(torch.cdist(rows, X) ** 2) / (4 * d)) * W).sum(dim=1)
         linear += W[:, i : i + 1000] @ torch.exp(-(torch.cdist(rows, T) ** 2) / (4 * d)).mean(dim=1)
     objective = (square + 1e-3 * (W * W).sum(dim=1)) / 2 - n * linear
-    return float(abs(objective[0] / objective[1] - 1)), there.certificate_.truncation_cost
+    return float(abs(objective[0] / objective[1] - 1)), fast.certificate_.truncation_cost
 
 
 def to(values: np.ndarray, like: torch.Tensor) -> torch.Tensor:
@@ -167,12 +167,12 @@ def rulsif(page: Page, options: Any) -> None:
 def kmm(page: Page, options: Any) -> None:
     n, d, device = options.kmm_rows, options.kmm_columns, options.device
     X, T = tables(n, d, device)
-    there, here = KMM(random_state=0), KMM(random_state=0)
-    spent, peak = seconds_on_device(there, X, T, options.repeats)
-    page.add(row("KMM", n, d, "float64", device, spent, "", f"{proof(there)}; {peak} of working memory"))
+    fast, plain = KMM(random_state=0), KMM(random_state=0)
+    spent, peak = seconds_on_device(fast, X, T, options.repeats)
+    page.add(row("KMM", n, d, "float64", device, spent, "", f"{proof(fast)}; {peak} of working memory"))
     progress(f"KMM on one core, {n:,} rows")
-    core = seconds_on_core(here, X, T)
-    page.add(row("KMM", n, d, "float64", "one core", core, f"{core / spent:.1f}", proof(here)))
+    core = seconds_on_core(plain, X, T)
+    page.add(row("KMM", n, d, "float64", "one core", core, f"{core / spent:.1f}", proof(plain)))
 
 
 def proof(fit: Any) -> str:

@@ -132,7 +132,9 @@ def test_factor_reproduces_the_kernel_matrix():
 def test_a_cut_off_factor_is_reported():
     rng = np.random.default_rng(5)
     source, target = rng.normal(size=(600, 20)), rng.normal(0.2, 1, size=(200, 20))
-    with pytest.warns(TruncationWarning, match=r"limit, max_rank=50, and leaves out \d+.\d% of the trace.*Raise max_rank"):
+    with pytest.warns(
+        TruncationWarning, match=r"limit, max_rank=50, and leaves out \d+.\d% of the trace.*Raise max_rank"
+    ):
         fit = KMM(max_rank=50, random_state=0).fit(source, target=target)
     assert fit.certificate_.truncation > 0.01
     assert fit.certificate_.solved

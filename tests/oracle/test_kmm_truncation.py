@@ -117,7 +117,9 @@ def test_the_least_regularization_is_in_the_bound():
 def test_ten_columns_reach_the_rank_limit_and_say_so():
     rng = np.random.default_rng(0)
     source, target = rng.normal(size=(1500, 10)), rng.normal(0.2, 0.9, size=(500, 10))
-    with pytest.warns(TruncationWarning, match=r"limit, max_rank=300.*Raise max_rank .* or use ULSIF or ClassifierRatio"):
+    with pytest.warns(
+        TruncationWarning, match=r"limit, max_rank=300.*Raise max_rank .* or use ULSIF or ClassifierRatio"
+    ):
         fit = KMM(max_rank=300, random_state=0).fit(source, target=target)
     certificate = fit.certificate_
     assert (certificate.rank, certificate.rank_limited, certificate.solved) == (300, True, True)

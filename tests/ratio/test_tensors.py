@@ -20,7 +20,7 @@ from steelyard._numerics.quadratic_programs import BoxSlab
 from steelyard.balance import column_balance
 from steelyard.datasets import gaussian_pair
 from steelyard.errors import InputError, InputTypeError, NoOverlapError, NotFiniteError
-from steelyard.ratio import _device, _tensors
+from steelyard.ratio import _tensors
 
 ALL = [KLIEP, KMM, LSIF, RULSIF, ULSIF, ClassifierRatio, AutoRatio]
 SMALL = gaussian_pair(160, 120, 3, shift=0.4, scale=0.9, random_state=11)
@@ -226,7 +226,9 @@ def test_constant_and_bad_large_tables_are_told_as_by_numpy(stay):
         ULSIF().fit(source, target=target[:, :2])
     bad = target.clone()
     bad[7, 1] = torch.nan
-    with pytest.raises(NotFiniteError, match=r"target contains NaN in 1 of 4211 rows \(column 1, first at rows \[7\]\)"):
+    with pytest.raises(
+        NotFiniteError, match=r"target contains NaN in 1 of 4211 rows \(column 1, first at rows \[7\]\)"
+    ):
         ULSIF().fit(source, target=bad)
     fit = ULSIF(width=1.0, reg=0.1, random_state=0).fit(source, target=target)
     with pytest.raises(NotFiniteError, match="column 1, first at rows"):

@@ -59,8 +59,8 @@ class NumpyArrays:
         return values
 
     @staticmethod
-    def like(values: FloatArray, other: FloatArray) -> FloatArray:
-        """An array of the host as an array of the kind of `other`."""
+    def like(values: FloatArray, beside: FloatArray) -> FloatArray:
+        """An array of the host as an array of the kind of `beside`."""
         return values
 
     @staticmethod

@@ -186,9 +186,9 @@ class TorchArrays:
         return values.cpu().numpy()
 
     @staticmethod
-    def like(values: Any, other: torch.Tensor) -> torch.Tensor:
-        """An array of the host as a tensor on the device of `other`."""
-        return torch.as_tensor(values, device=other.device)
+    def like(values: Any, beside: torch.Tensor) -> torch.Tensor:
+        """An array of the host as a tensor on the device of `beside`."""
+        return torch.as_tensor(values, device=beside.device)
 
     @staticmethod
     def stack(parts: list[torch.Tensor]) -> torch.Tensor:

@@ -170,7 +170,6 @@ class KMM(RatioEstimator):
     def _fit_on_device(self, tables: list[Any], samples: Any, rng: np.random.Generator) -> tuple[Any, None]:
         """Fit to large tables of tensors: the weights before normalization."""
         from steelyard._numerics.torch_arrays import TorchArrays  # needs PyTorch
-
         from steelyard.ratio._device import scaled
 
         source, target = (Domain(scaled(self, table.rows), TorchArrays.ones(table.rows)) for table in tables)
