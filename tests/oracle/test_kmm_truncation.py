@@ -23,10 +23,11 @@ def kernel(rows, centers, width):
     return np.exp(-(cdist(rows, centers) ** 2) / (2 * width**2))
 
 
-def fitted(d, max_rank, seed, reg=REG):
+def fitted(d, max_rank, seed, reg=REG, dtype=np.float64):
     """A fit, how far its objective with the exact kernel is above the optimum, and the bound that it promises."""
     rng = np.random.default_rng(seed)
     source, target = rng.normal(size=(N, d)), rng.normal(0.6 / np.sqrt(d), 0.8, size=(M, d))
+    source, target = source.astype(dtype), target.astype(dtype)
     width = float(np.sqrt(d))
     fit = KMM(width=width, reg=reg, max_rank=max_rank, standardize=False, random_state=seed)
     fit.fit(source, target=target)
@@ -107,6 +108,16 @@ def test_further_pivots_tighten_the_bound_in_few_columns(monkeypatch):
     assert 20 * bounds[0] < bounds[1] < 0.02
 
 
+@pytest.mark.parametrize("many_rows", [0, 10**6])
+def test_single_precision_has_a_bound_too(many_rows, monkeypatch):
+    monkeypatch.setattr(low_rank_matching, "MANY_ROWS", many_rows)
+    monkeypatch.setattr(low_rank_matching, "FACTOR_TOLERANCES", (1e-7, 1e-7))
+    for seed in range(5):
+        fit, excess, bound, _ = fitted(1, 1000, seed, dtype=np.float32)
+        assert excess <= bound + (fit.certificate_.gap + 1e-8) * abs(fit.certificate_.objective)
+        assert fit.certificate_.truncation_cost < 1e-4
+
+
 def test_the_least_regularization_is_in_the_bound():
     fit, excess, bound, _ = fitted(2, 1000, 0, reg=0.0)
     assert excess <= bound + 1e-6 * abs(fit.certificate_.objective)
@@ -125,6 +136,15 @@ def test_ten_columns_reach_the_rank_limit_and_say_so():
     assert (certificate.rank, certificate.rank_limited, certificate.solved) == (300, True, True)
     assert certificate.truncation > 0.005
     assert fit.balance_.mean_after < fit.balance_.mean_before / 3  # worse than without a limit, not useless
+
+
+def test_by_default_the_rank_is_limited_by_memory(monkeypatch):
+    monkeypatch.setattr(kmm, "FACTOR_NUMBERS", 120 * 1500)
+    rng = np.random.default_rng(0)
+    source, target = rng.normal(size=(1500, 10)), rng.normal(0.2, 0.9, size=(500, 10))
+    with pytest.warns(TruncationWarning, match="limit, max_rank=120"):
+        fit = KMM(random_state=0).fit(source, target=target)
+    assert fit.certificate_.rank == 120
 
 
 def test_enough_rank_gives_no_advice():

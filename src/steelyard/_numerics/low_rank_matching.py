@@ -26,8 +26,10 @@ LEAST_REG = 1e-9
 FACTOR_TOLERANCES, MANY_ROWS = (3e-4, 1e-3), 3000
 # Rows of each domain among which the further pivots of the bound are chosen, and how many there are at most.
 CANDIDATES, MOST_FURTHER = 200, 64
-# Pivots whose residual is smaller are not used, and residuals are not trusted below: rounding errors would decide.
-LEAST_PIVOT, ROUNDING = 1e-9, 1e-11
+# Pivots whose residual is smaller are not used: rounding errors would decide.
+LEAST_PIVOT = 1e-9
+# Added to every residual of the bound against rounding errors, by the bytes of a number of the rows.
+ROUNDING = {4: 1e-6, 8: 1e-11}
 
 
 class NumpyArrays:
@@ -98,6 +100,7 @@ class Pivots:
 
         `factor` has the coordinates at the first pivots, where they are known.
         """
+        rounding = ROUNDING[domain.rows.dtype.itemsize]
         first: Any = 0.0
         beyond: Any = 0.0
         outside = 0.0
@@ -114,7 +117,7 @@ class Pivots:
                 new = arrays.solve_lower(self.corner_further, new)
                 rest = rest - (new * new).sum(0)
                 beyond = beyond + new @ mass
-            outside += float(mass @ (rest.clip(min=0) + ROUNDING) ** 0.5)
+            outside += float(mass @ (rest.clip(min=0) + rounding) ** 0.5)
         return first, beyond, outside
 
 

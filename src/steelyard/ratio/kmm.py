@@ -19,6 +19,8 @@ from steelyard.ratio._overlap import require_overlap
 
 # Up to this many distinct rows the dense solver is about as fast, and needs no low-rank factor.
 DENSE_ROWS = 400
+# The default limit of the rank: 1 GiB for the factor. In one or two columns a tenth of MOST_RANK is enough.
+MOST_RANK, LEAST_RANK, FACTOR_NUMBERS = 1000, 100, 2**27
 
 
 class KMM(RatioEstimator):
@@ -43,10 +45,11 @@ class KMM(RatioEstimator):
         ε, how far the mean weight may be from one before normalization; None takes (√n − 1)/√n.
     reg : float, default=0.001
         Regularization strength, added to the diagonal of K.
-    max_rank : int, default=1000
+    max_rank : int, default=None
         With more than a few hundred rows, the kernel matrix is approximated by a factor of at most this rank. The
         share of the trace that is left out is ``certificate_.truncation``, and ``certificate_.truncation_cost`` bounds
-        what that costs. In about ten columns or more the limit is reached, with a `TruncationWarning`.
+        what that costs. In about ten columns or more the limit is reached, with a `TruncationWarning`. None takes
+        1000, and with more than 134,000 rows what fits into 1 GiB, but at least 100.
     tol : float, default=1e-6
         Largest gap and residuals of a solution.
     standardize : bool, default=True
@@ -95,7 +98,7 @@ class KMM(RatioEstimator):
         w_max: float = 1000.0,
         slack: float | None = None,
         reg: float = 1e-3,
-        max_rank: int = 1000,
+        max_rank: int | None = None,
         tol: float = 1e-6,
         standardize: bool = True,
         random_state: Any = None,
@@ -117,7 +120,8 @@ class KMM(RatioEstimator):
             check_range("slack", self.slack, 0)
         check_range("reg", self.reg, 0)
         check_range("tol", self.tol, 0, open_low=True)
-        check_count("max_rank", self.max_rank)
+        if self.max_rank is not None:
+            check_count("max_rank", self.max_rank)
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
         counts = source.n_rows * source.mass  # the number of rows merged into each distinct row
@@ -159,7 +163,7 @@ class KMM(RatioEstimator):
             start,
             rng,
             n_rows=round(n),
-            max_rank=self.max_rank,
+            max_rank=default_rank(len(source.rows)) if self.max_rank is None else self.max_rank,
             tol=self.tol,
             arrays=arrays,
         )
@@ -191,6 +195,17 @@ class KMM(RatioEstimator):
         kernel[np.diag_indices(len(rows))] = 1 + reg
         linear = source.n_rows * kernel_means(source.rows, target, self.width_)
         return solve_box_slab(kernel, linear, bounds, self.tol)
+
+
+def default_rank(n_rows: int) -> int:
+    """The rank to which a factor of so many rows may grow where the user names none.
+
+    Examples
+    --------
+    >>> default_rank(10_000), default_rank(1_000_000), default_rank(10_000_000)
+    (1000, 134, 100)
+    """
+    return min(MOST_RANK, max(LEAST_RANK, FACTOR_NUMBERS // n_rows))
 
 
 def kernel_means(rows: FloatArray, target: Empirical, width: float) -> FloatArray:
