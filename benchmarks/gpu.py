@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import platform
 import time
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any
@@ -224,11 +225,24 @@ def main(arguments: list[str] | None = None) -> None:
     )
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        agreement(page, options)
-        page.add("| job | rows | precision | where | s | times | |", "|---|--:|---|---|--:|--:|---|")
-        kmm(page, options)
-        rulsif(page, options)
+        head = ("| job | rows | precision | where | s | times | |", "|---|--:|---|---|--:|--:|---|")
+        failed = [not run(agreement, page, options)]
+        page.add(*head)
+        failed += [not run(job, page, options) for job in (rulsif, kmm)]
     progress("done")
+    if any(failed):
+        raise SystemExit(1)
+
+
+def run(job: Any, page: Page, options: Any) -> bool:
+    """A job; where it fails the page says so, and the next one has its turn."""
+    try:
+        job(page, options)
+    except Exception as error:
+        traceback.print_exc()
+        page.add("", f"**{job.__name__} failed: {type(error).__name__}: {str(error).splitlines()[0]}**", "")
+        return False
+    return True
 
 
 def processor() -> str:
