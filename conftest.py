@@ -3,7 +3,12 @@
 from importlib.util import find_spec
 
 OPTIONAL = {
-    "torch": ["src/steelyard/deep/*", "src/steelyard/causal/*"],
+    "torch": [
+        "src/steelyard/deep/*",
+        "src/steelyard/causal/*",
+        "src/steelyard/_numerics/torch_*.py",
+        "src/steelyard/ratio/_device.py",
+    ],
     "numba": ["src/steelyard/deep/_matching/line.py", "src/steelyard/deep/_matching/pair_quantile.py"],
     "pyvinecopulib": ["src/steelyard/baselines/copula.py"],
     "clarabel": ["src/steelyard/baselines/discrepancy.py"],

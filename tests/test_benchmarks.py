@@ -109,6 +109,50 @@ def is_of(row, job, n):
     return (row["case"], row["n"], row["d"]) == (job, str(n), "5")
 
 
+def test_a_gpu_beside_a_core(tmp_path):
+    pytest.importorskip("torch")
+    from benchmarks import gpu
+
+    rows = ["--rows", "3000", "--kmm-rows", "2500", "--cpu-rows", "1500", "--check-rows", "800", "--repeats", "1"]
+    gpu.main(["--device", "cpu", *rows, "--full", "--out", str(tmp_path)])
+    page = (tmp_path / "gpu.md").read_text()
+    assert "differ by more than" not in page
+    entries = [line.split(" | ") for line in page.splitlines() if line.startswith(("| KMM", "| RuLSIF"))]
+    assert [(cells[1], cells[3]) for cells in entries] == [
+        *[("3,000 × 10", "cpu"), ("3,000 × 10", "cpu"), ("1,500 × 10", "one core"), ("3,000 × 10", "one core")],
+        *[("2,500 × 2", "cpu"), ("2,500 × 2", "one core")],
+    ]
+    times = [float(cells[4]) for cells in entries]
+    assert float(entries[5][5]) == pytest.approx(times[5] / times[4], rel=0.2, abs=0.1)
+    assert "at 3,000 rows, by proportion" in entries[2][6]
+
+
+def test_a_gpu_with_wrong_answers_is_said_to_have_them(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    from benchmarks import gpu
+
+    monkeypatch.setattr(gpu, "N_FOLDS", 4)
+    page = gpu.Page(tmp_path / "page.md")
+    gpu.agreement(page, gpu.argparse.Namespace(check_rows=500, columns=2, kmm_columns=2, device="cpu"))
+    assert "**The answers differ by more than 1e-6.**" in (tmp_path / "page.md").read_text()
+
+
+def test_a_job_of_a_gpu_that_fails_leaves_the_next_one_its_turn(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    from benchmarks import gpu
+
+    def broken(page, options):
+        raise RuntimeError("out of memory\nand more")
+
+    monkeypatch.setattr(gpu, "rulsif", broken)
+    rows = ["--kmm-rows", "1000", "--check-rows", "500", "--repeats", "1"]
+    with pytest.raises(SystemExit):
+        gpu.main(["--device", "cpu", *rows, "--out", str(tmp_path / "page.md")])
+    page = (tmp_path / "page.md").read_text()
+    assert "**broken failed: RuntimeError: out of memory**" in page
+    assert page.count("| KMM | 1,000 × 2") == 2
+
+
 def test_an_older_commit_beside_this_one(tmp_path):
     times = {name: [dict.fromkeys(before.names(), seconds)] * 3 for name, seconds in (("old", 1.0), ("new", 1.1))}
     page = before.page({"old": "abc", "new": "def"}, times)

@@ -110,6 +110,10 @@ class SmallEffectiveSampleWarning(SteelyardWarning):
     """The effective sample size is small: a few rows carry nearly all the weight."""
 
 
+class TruncationWarning(SteelyardWarning):
+    """The low-rank factor of a kernel matrix reached the largest rank allowed before it was accurate."""
+
+
 class RawMeanWarning(SteelyardWarning):
     """The fitted density ratio has a mean far from one, or source and target hardly overlap."""
 

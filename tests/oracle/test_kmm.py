@@ -5,12 +5,13 @@ import piqp
 import pytest
 
 from steelyard import KMM
+from steelyard._numerics import low_rank_matching
 from steelyard._numerics.empirical import empirical
 from steelyard._numerics.interior_point import solve_box_slab_low_rank
 from steelyard._numerics.kernels import gaussian
 from steelyard._numerics.low_rank import pivoted_cholesky
 from steelyard._numerics.quadratic_programs import BoxSlab, Multipliers, certify, solve_box_slab
-from steelyard.errors import ConvergenceError
+from steelyard.errors import ConvergenceError, TruncationWarning
 from steelyard.ratio import kmm as module
 
 
@@ -131,9 +132,14 @@ def test_factor_reproduces_the_kernel_matrix():
 def test_a_cut_off_factor_is_reported():
     rng = np.random.default_rng(5)
     source, target = rng.normal(size=(600, 20)), rng.normal(0.2, 1, size=(200, 20))
-    fit = KMM(max_rank=50, random_state=0).fit(source, target=target)
+    with pytest.warns(
+        TruncationWarning, match=r"limit, max_rank=50, and leaves out \d+.\d% of the trace.*Raise max_rank"
+    ):
+        fit = KMM(max_rank=50, random_state=0).fit(source, target=target)
     assert fit.certificate_.truncation > 0.01
     assert fit.certificate_.solved
+    assert (fit.certificate_.rank, fit.certificate_.rank_limited) == (50, True)
+    assert f"leaves out {fit.certificate_.truncation:.1%} of the trace" in fit.certificate_.advice
 
 
 def test_not_converging_is_an_error_that_says_what_to_do(monkeypatch):
@@ -164,7 +170,7 @@ def test_tight_boxes_and_slabs_agree_with_the_dense_solver(w_max, slack, seed, m
     objectives = []
     for dense_rows in (0, 10**6):
         monkeypatch.setattr(module, "DENSE_ROWS", dense_rows)
-        monkeypatch.setattr(module, "FACTOR_TOLERANCES", (1e-12, 1e-12))
+        monkeypatch.setattr(low_rank_matching, "FACTOR_TOLERANCES", (1e-12, 1e-12))
         fit = KMM(width=1.5, w_max=w_max, slack=slack, standardize=False, random_state=0).fit(source, target=target)
         objectives.append(fit.certificate_.objective)
     assert objectives[0] == pytest.approx(objectives[1], rel=1e-6)
@@ -217,7 +223,7 @@ def test_the_coarser_factor_of_many_rows_costs_less_than_a_millionth(n):
 
     coarse = objective(KMM(width=2.0, standardize=False, random_state=0).fit(source, target=target))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "FACTOR_TOLERANCES", (1e-5, 1e-5))
+        patch.setattr(low_rank_matching, "FACTOR_TOLERANCES", (1e-5, 1e-5))
         fine = objective(KMM(width=2.0, standardize=False, random_state=0).fit(source, target=target))
     assert coarse <= fine + 1e-6 * abs(fine)
 
@@ -232,7 +238,9 @@ def test_projecting_the_means_beats_exact_means_and_a_padded_diagonal():
     slack = (np.sqrt(n) - 1) / np.sqrt(n)
     bounds = BoxSlab(np.full(n, 1000.0), n * (1 - slack), n * (1 + slack))
     _, best = reference(K, exact, bounds)
-    low_rank = pivoted_cholesky(source, width, np.random.default_rng(0), max_rank=n, tol=module.FACTOR_TOLERANCES[0])
+    low_rank = pivoted_cholesky(
+        source, width, np.random.default_rng(0), max_rank=n, tol=low_rank_matching.FACTOR_TOLERANCES[0]
+    )
     projected = low_rank.factor @ np.linalg.solve(low_rank.corner, exact[low_rank.pivots])
 
     def excess(linear, diagonal):

@@ -1,8 +1,13 @@
-"""A primal-dual interior-point method for box-and-slab problems whose matrix is a low-rank factor plus a diagonal."""
+"""A primal-dual interior-point method for box-and-slab problems whose matrix is a low-rank factor plus a diagonal.
+
+The method is written with what NumPy arrays and PyTorch tensors have in common, so one text serves both. Only the
+linear systems differ: `Woodbury` solves them with BLAS, its namesake in `torch_arrays` on the device of the tensors.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -26,14 +31,16 @@ def solve_box_slab_low_rank(
     tol: float,
     truncation: float = 0.0,
     max_iter: int = 60,
+    systems: Any = None,
 ) -> tuple[FloatArray, Certificate]:
     """min ½xᵀ(GGᵀ + D)x − cᵀx over 0 ≤ x ≤ u, low ≤ Σx ≤ high.
 
     Mehrotra's predictor-corrector method, started at a point strictly inside all constraints. Each step solves a
-    system of the size of the rank, in O(n r²) time and without a copy of G.
+    system of the size of the rank, in O(n r²) time and without a copy of G. `systems` solves these systems; None takes
+    `Woodbury`, which is for arrays.
     """
-    scale = max(1.0, float(np.max(np.abs(linear))))
-    problem = _Scaled(factor, diagonal / scale, linear / scale, bounds, scale)
+    scale = max(1.0, float(abs(linear).max()))
+    problem = _Scaled(factor, diagonal / scale, linear / scale, bounds, scale, systems or Woodbury)
     state = _State.inside(problem, start)
     for iteration in range(max_iter + 1):
         product = problem.product(state.x)
@@ -55,38 +62,42 @@ def solve_box_slab_low_rank(
             break  # rounding errors allow no further step; the certificate reports the accuracy reached
         state = state.moved(step, length)
     # x and its distance to the bound are rounded each by itself, so x may exceed the bound by a rounding error.
-    return np.minimum(state.x, bounds.upper), certificate
+    return state.x.clip(max=bounds.upper), certificate
 
 
 class _Scaled:
     """The problem divided by the size of its gradient, so that every quantity of an iteration is of order one."""
 
     def __init__(
-        self, factor: FloatArray, diagonal: FloatArray, linear: FloatArray, bounds: BoxSlab, scale: float
+        self, factor: FloatArray, diagonal: FloatArray, linear: FloatArray, bounds: BoxSlab, scale: float, systems: Any
     ) -> None:
         self.factor, self.diagonal, self.linear, self.scale = factor, diagonal, linear, scale
         # An empty interior (equality) is widened by a trillionth, far below any tolerance on a sum of weights.
         widening = max(0.0, 1e-12 * max(1.0, bounds.high) - (bounds.high - bounds.low) / 2)
         self.low, self.high, self.upper = bounds.low - widening, bounds.high + widening, bounds.upper
         self.bounds = bounds
-        # Reused in every iteration: allocating it anew would cost as much as the product.
-        self.buffer = np.empty((min(len(factor), GRAM_ROWS), factor.shape[1]), order="F")
+        self.systems = systems(factor, scale)
 
     def product(self, x: FloatArray) -> FloatArray:
         return self.factor @ (self.factor.T @ x) / self.scale + self.diagonal * x
 
 
-class _Woodbury:
+class Woodbury:
     """Solves systems with T + GGᵀ/scale, T diagonal, by the Woodbury identity: systems of the size of the rank."""
 
-    def __init__(self, problem: _Scaled, barrier: FloatArray) -> None:
-        self.factor, self.scale = problem.factor, problem.scale
-        self.diagonal = problem.diagonal + barrier
+    def __init__(self, factor: FloatArray, scale: float) -> None:
+        self.factor, self.scale = factor, scale
+        # Reused in every iteration: allocating it anew would cost as much as the product.
+        self.buffer = np.empty((min(len(factor), GRAM_ROWS), factor.shape[1]), order="F")
+
+    def set_diagonal(self, diagonal: FloatArray) -> None:
+        """Factor the system with T = diag(`diagonal`)."""
+        self.diagonal = diagonal
         n, rank = self.factor.shape
         small = np.zeros((rank, rank), order="F")
         root = 1 / np.sqrt(self.diagonal)
         for block in blocks(n, GRAM_ROWS):
-            scaled = problem.buffer[: block.stop - block.start]
+            scaled = self.buffer[: block.stop - block.start]
             np.multiply(self.factor[block], root[block, None], out=scaled)
             small = dsyrk(1 / self.scale, scaled, beta=1.0, c=small, trans=1, overwrite_c=1)
         small[np.diag_indices(rank)] += 1
@@ -98,6 +109,11 @@ class _Woodbury:
         scaled = right / per_row
         back = cho_solve(self.cholesky, self.factor.T @ scaled, check_finite=False)
         return np.asarray(scaled - self.factor @ back / self.scale / per_row)
+
+    def solve_with_ones(self, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The solutions for `right` and for ones."""
+        both = self.solve(np.column_stack([right, np.ones(len(right))]))
+        return both[:, 0], both[:, 1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +139,7 @@ class _State:
     def inside(cls, problem: _Scaled, start: FloatArray) -> _State:
         """Start with multipliers whose products with the distances to their bounds are about equal."""
         gradient = problem.product(start) - problem.linear
-        level = float(np.mean(np.abs(gradient))) + 1e-3
+        level = float(abs(gradient).mean()) + 1e-3
         product, total = level * float(start.mean()), float(start.sum())
         room, above, below = problem.upper - start, total - problem.low, problem.high - total
         return cls(
@@ -132,7 +148,7 @@ class _State:
             room,
             above,
             below,
-            np.maximum(gradient, 0) + level,
+            gradient.clip(min=0) + level,
             product / room,
             product / above,
             product / below,
@@ -169,10 +185,10 @@ class _State:
         scalars = np.array([self.above, self.below, self.at_low, self.at_high])
         changes = np.array([step.above, step.below, step.at_low, step.at_high])
         shrink = min(
-            float(np.min(step.x / self.x)),
-            float(np.min(step.room / self.room)),
-            float(np.min(step.at_zero / self.at_zero)),
-            float(np.min(step.at_upper / self.at_upper)),
+            float((step.x / self.x).min()),
+            float((step.room / self.room).min()),
+            float((step.at_zero / self.at_zero).min()),
+            float((step.at_upper / self.at_upper).min()),
             float(np.min(changes / scalars)),
         )
         return 1.0 if shrink > -1 else -1 / shrink
@@ -183,7 +199,8 @@ class _Newton:
 
     def __init__(self, state: _State, p: _Scaled, product: FloatArray) -> None:
         self.state = state
-        self.solver = _Woodbury(p, state.at_zero / state.x + state.at_upper / state.room)
+        self.solver = p.systems
+        self.solver.set_diagonal(p.diagonal + state.at_zero / state.x + state.at_upper / state.room)
         self.slab = state.at_low / state.above + state.at_high / state.below
         self.stationarity = product - p.linear - state.at_zero + state.at_upper + state.nu
         self.slab_stationarity = -state.nu - state.at_low + state.at_high
@@ -221,8 +238,8 @@ class _Newton:
         """The solutions for `right` and for ones; the latter is computed together with the first one and kept."""
         if self.of_ones is not None:
             return self.solver.solve(right), self.of_ones
-        both = self.solver.solve(np.column_stack([right, np.ones(len(right))]))
-        return both[:, 0], both[:, 1]
+        solution: tuple[FloatArray, FloatArray] = self.solver.solve_with_ones(right)
+        return solution
 
 
 def _second_order(step: _State | None) -> tuple[FloatArray | float, FloatArray | float, float, float]:

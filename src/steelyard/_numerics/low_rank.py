@@ -60,8 +60,8 @@ def pivoted_cholesky(
         drawn = rng.choice(n, size=size, replace=False, p=residual / residual.sum())
         schur = gaussian(rows[drawn], rows[drawn], width).astype(np.float64, copy=False)
         schur -= factor[drawn, :rank] @ factor[drawn, :rank].T
-        lower, order, n_kept, _ = dpstrf(schur, tol=0.1 * float(schur.diagonal().max()), lower=1)
-        lower, chosen = lower[:n_kept, :n_kept], drawn[order[:n_kept] - 1]
+        lower, kept = greedy_pivots(schur, 0.1 * float(schur.diagonal().max()), size)
+        n_kept, chosen = len(kept), drawn[kept]
         previous = factor[chosen, :rank].T
         for part in blocks(n, PART_ROWS):
             columns = gaussian(rows[part], rows[chosen], width).astype(np.float64, copy=False)
@@ -75,3 +75,13 @@ def pivoted_cholesky(
     factor = factor[:, : len(pivots)]
     positions = np.array(pivots, dtype=np.intp)
     return LowRank(factor, residual, positions, np.tril(factor[positions]))
+
+
+def greedy_pivots(matrix: FloatArray, tol: float, at_most: int) -> tuple[FloatArray, IntArray]:
+    """Cholesky factor L and pivots of a small matrix, the row with the largest residual first, until it is below `tol`.
+
+    LLᵀ is the matrix at the pivots, in their order.
+    """
+    lower, order, n_kept, _ = dpstrf(matrix, tol=tol, lower=1)
+    n_kept = min(int(n_kept), at_most)
+    return np.tril(lower[:n_kept, :n_kept]), np.asarray(order[:n_kept] - 1, dtype=np.intp)

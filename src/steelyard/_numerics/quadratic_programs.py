@@ -40,6 +40,14 @@ class Certificate:
         Whether gap and residuals are at most the tolerance.
     truncation : float, default=0.0
         Share of the kernel matrix' trace that a low-rank factor left out; 0 where the whole matrix was used.
+    truncation_cost : float, default=0.0
+        What that costs at most: with the whole kernel matrix and the exact linear term, the objective of the solution
+        exceeds the optimum by no more than this and the gap, both relative to max(1, |objective|). It is a proven
+        bound up to rounding errors, mostly far above the true cost; above 1 it says nothing.
+    rank : int, default=None
+        Rank of the low-rank factor; None where the whole matrix was used.
+    rank_limited : bool, default=False
+        Whether the factor reached the largest rank allowed before it was accurate; `advice` says what to do.
 
     Examples
     --------
@@ -58,6 +66,28 @@ class Certificate:
     n_iter: int
     solved: bool
     truncation: float = 0.0
+    truncation_cost: float = 0.0
+    rank: int | None = None
+    rank_limited: bool = False
+
+    @property
+    def advice(self) -> str:
+        """What is left out where the rank limit was reached, and what to do about it; empty otherwise.
+
+        Returns
+        -------
+        str
+            Two sentences, or an empty string.
+        """
+        if not self.rank_limited:
+            return ""
+        bound = f"at most {self.truncation_cost:.1g}" if self.truncation_cost < 1 else "no bound below 1 is known"
+        return (
+            f"The low-rank factor of the kernel matrix reached its limit, max_rank={self.rank}, and leaves out "
+            f"{self.truncation:.1%} of the trace (relative cost of that in the objective: {bound}). Raise max_rank "
+            "(memory and time grow with it), raise width, drop columns that do not shift, or use ULSIF or "
+            "ClassifierRatio, which have no such limit."
+        )
 
     def require(self, method: str, tol: float, raised: str = "tol, width or reg") -> None:
         """Raise `ConvergenceError` unless the problem was solved.
@@ -111,12 +141,12 @@ def certify(
     """Certificate of a point x of the box-and-slab problem; `product` is Qx."""
     total, m = float(x.sum()), multipliers
     objective = float(x @ product / 2 - linear @ x)
-    violation = max(float(np.max(-x)), float(np.max(x - bounds.upper)), 0.0)
+    violation = max(float((-x).max()), float((x - bounds.upper).max()), 0.0)
     slab = max(bounds.low - total, total - bounds.high, 0.0) / max(1.0, len(x))
     stationarity = product - linear - m.at_zero + m.at_upper - m.at_low + m.at_high
     # With a negative multiplier small residuals would not prove optimality.
     wrong_sign = max(0.0, -float(m.at_zero.min()), -float(m.at_upper.min()), -m.at_low, -m.at_high)
-    dual = max(float(np.max(np.abs(stationarity))), wrong_sign) / max(1.0, float(np.max(np.abs(linear))))
+    dual = max(float(abs(stationarity).max()), wrong_sign) / max(1.0, float(abs(linear).max()))
     gap = abs(float(x @ m.at_zero + (bounds.upper - x) @ m.at_upper))
     # An infinite side has multiplier 0; 0 · inf would be NaN.
     gap += abs(m.at_low * (total - bounds.low)) if m.at_low else 0.0

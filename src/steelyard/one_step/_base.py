@@ -33,8 +33,8 @@ from steelyard.one_step._alternating import Hyperparameters, Solution
 from steelyard.one_step._candidates import Alternating, Candidates, FixedWeights, Tables
 from steelyard.one_step._selection import RULES, ValidationWeights, choose
 from steelyard.one_step.risk_bound import RiskBound
-from steelyard.ratio._base import GaussianRatio
 from steelyard.ratio._centers import covering_rows
+from steelyard.ratio._gaussian import GaussianRatio
 from steelyard.ratio._overlap import median_distance
 from steelyard.ratio._scaling import pooled_scale
 from steelyard.report.notebook import ShowsWeights

@@ -14,7 +14,7 @@ from steelyard.ratio._scaling import mixture_scale, rounded
 from steelyard.ratio._sums import Summary
 from steelyard.ratio.classifier import standardize_by_summaries
 from steelyard.ratio.ulsif import ULSIF
-from steelyard.tables.streams import RowStream
+from steelyard.tables.row_stream import RowStream
 
 
 def refit_ulsif(

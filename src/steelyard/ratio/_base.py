@@ -11,13 +11,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from steelyard._numerics.empirical import Empirical, empirical
-from steelyard._numerics.kernels import blocks, gaussian
+from steelyard._numerics.tensors import as_array
 from steelyard._threads import one_blas_thread
-from steelyard._typing import FloatArray, IntArray
+from steelyard._typing import FloatArray
 from steelyard._validation import (
-    check_centers,
-    check_count,
-    check_grid,
     check_new_rows,
     check_source,
     check_target,
@@ -36,19 +33,16 @@ from steelyard.errors import (
     UnseenCellsWarning,
     warn_user,
 )
-from steelyard.ratio._centers import covering_rows
-from steelyard.ratio._overlap import NO_OVERLAP, median_distance, require_overlap, unseen_cells
+from steelyard.ratio._overlap import NO_OVERLAP, median_distance, unseen_cells
 from steelyard.ratio._scaling import pooled_scale
 from steelyard.ratio._streaming import FOLDS_ABOVE, BlockWeights, fit_streams, values_of_rows
 from steelyard.ratio._sums import Summary
+from steelyard.ratio._tensors import fit_tensors, given_tensors, predict_tensor
 from steelyard.report.notebook import ShowsWeights
-from steelyard.tables.streams import RowStream, as_stream, is_stream
+from steelyard.tables.row_stream import RowStream
+from steelyard.tables.streams import as_stream, is_stream
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size, multiply_counts, normalize, warn_of_small_sample
-
-# Nine kernel widths, each √2 times the next, around the median distance: one exponential serves all (see `kernels`).
-WIDTH_FACTORS = 2.0 ** (np.arange(2, -7, -1) / 2)
-REGS = 10.0 ** (np.arange(2, -7, -1) / 2)
 
 
 class RatioEstimator(ShowsWeights, BaseEstimator):
@@ -76,11 +70,15 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         X : table of shape (n_source, n_columns), path, or iterable of blocks
             Source rows. Every estimator but `KMM` also takes tables that do not fit in memory: the path of a Parquet
             file, a folder of them or a CSV file (or `TableBlocks`), or any object whose ``__iter__`` starts again at
-            the first of its blocks of rows. Then ``weights_`` is an iterable of one array for each block.
+            the first of its blocks of rows; then ``weights_`` is an iterable of one array for each block. Of a Dask
+            array or data frame it is a lazy Dask array, of a PyTorch tensor a tensor on its device and of its type.
+            More than 100,000 rows of a domain are fitted as blocks are: with five folds by the number of the row
+            instead of leave-one-out. So many rows on a GPU stay there for `KMM`, `ULSIF`, `RULSIF` and `LSIF`, and go
+            by way of the host for the others.
         y : ignored
             Present by scikit-learn's convention.
         target : Target or table of shape (n_target, n_columns), path, or iterable of blocks, default=None
-            Target rows. Data frames are matched by column name.
+            Target rows. Data frames are matched by column name; tensors are on the device of the source.
         sample_weight : array of shape (n_source,), default=None
             How often each source row counts. Weights that are all whole numbers are counts: weighting a row by three
             and repeating it three times give the same fit, including everything chosen by cross-validation. Other
@@ -92,6 +90,9 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         self : estimator
             The fitted estimator; the importance weights are in ``weights_``.
         """
+        if given_tensors(X, target, sample_weight):
+            fit_tensors(self, X, target, sample_weight)
+            return self
         forget_fit(self)
         if is_stream(X) or is_stream(target.X if isinstance(target, Target) else target):
             return self._fit_streams(X, target, sample_weight)
@@ -302,13 +303,16 @@ class InductiveRatio(RatioEstimator):
         Returns
         -------
         array of shape (n_rows,)
-            The ratio at each row, never negative; of a path or of blocks an iterable of one array for each block.
+            The ratio at each row, never negative; of a path or of blocks an iterable of one array for each block,
+            and of a tensor a tensor.
         """
         check_is_fitted(self, "raw_mean_")
         if is_stream(X):
             names = getattr(self, "feature_names_in_", None)
             rows = as_stream(X, "table to predict").matched(names, self.n_features_in_)
             return values_of_rows(self._plain_ratio, rows)
+        if given_tensors(X):
+            return predict_tensor(self, X)
         checked = check_new_rows(self, X)
         with one_blas_thread():
             return self._plain_ratio(0, checked)
@@ -333,60 +337,14 @@ class InductiveRatio(RatioEstimator):
             The score −J'.
         """
         check_is_fitted(self, "raw_mean_")
-        on_source = self.predict(X)
+        on_source = as_array(self.predict(X))
         if target is None:
             warn_without_target(f"{type(self).__name__}.score", "the source rows are used for both domains")
             on_target = on_source
         else:
-            on_target = self.predict(match_columns(target, X))
+            on_target = as_array(self.predict(match_columns(target, X)))
         squares = (1 - self.eta_) * np.mean(on_source**2) + self.eta_ * np.mean(on_target**2)
         return float(np.mean(on_target) - squares / 2)
 
     def _ratio(self, rows: FloatArray) -> FloatArray:
         raise NotImplementedError
-
-
-class GaussianRatio(InductiveRatio):
-    """A ratio modeled as g(x) = Σ β_l exp(−‖x − c_l‖² / 2σ²) with centers among the target rows."""
-
-    width: Any
-    n_centers: int
-    centers: Any
-
-    def _check_parameters(self) -> None:
-        check_count("n_centers", self.n_centers)
-        if self.width is not None:
-            check_grid("width", self.width)
-
-    def _basis(self, target: Empirical) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Scaled centers, the distinct target row that each of them is (-1: a given center), and decreasing widths."""
-        if self.centers is None:
-            cells = covering_rows(target, self.n_centers, self.median_distance_)
-            self.centers_ = target.rows[cells].copy()
-        else:
-            given = check_centers(self.centers, self)
-            self.centers_ = self._scale_rows(given.astype(target.rows.dtype, copy=False))
-            cells = np.full(len(given), -1, dtype=np.intp)
-        self._center_cells = cells
-        widths = self.median_distance_ * WIDTH_FACTORS if self.width is None else check_grid("width", self.width)
-        return self.centers_, cells, widths
-
-    def _ratio(self, rows: FloatArray) -> FloatArray:
-        return self._ratio_and_kernel_mean(rows)[0]
-
-    def _ratio_on_source(self, source: Empirical) -> FloatArray:
-        """The ratio on the source rows; an error where every kernel value between them and the centers is zero."""
-        ratio, largest_mean = self._ratio_and_kernel_mean(source.rows)
-        require_overlap(largest_mean)
-        return ratio
-
-    def _ratio_and_kernel_mean(self, rows: FloatArray) -> tuple[FloatArray, float]:
-        """The ratio at every row, and the largest mean kernel value (over the centers) of a row."""
-        values, largest_mean = np.empty(len(rows)), 0.0
-        # The mean over the centers is one more column of coefficients.
-        coef = np.column_stack([self.coef_, np.full(len(self.coef_), 1 / len(self.coef_))]).astype(rows.dtype)
-        for block in blocks(len(rows)):
-            both = gaussian(rows[block], self.centers_, self.width_) @ coef
-            values[block] = both[:, 0]
-            largest_mean = max(largest_mean, float(both[:, 1].max()))
-        return values, largest_mean

@@ -20,12 +20,12 @@ from steelyard._validation import (
     warn_without_target,
 )
 from steelyard.errors import InputError, NoOverlapError
-from steelyard.ratio._base import GaussianRatio
 from steelyard.ratio._centers import fold_of_centers
+from steelyard.ratio._gaussian import GaussianRatio
 from steelyard.ratio._overlap import NO_OVERLAP, median_distance
 from steelyard.ratio._scaling import mixture_scale
 from steelyard.ratio._sums import N_FOLDS, Basis, FoldMoments, Summary
-from steelyard.tables.streams import RowStream
+from steelyard.tables.row_stream import RowStream
 from steelyard.weights import effective_sample_size_of_sums
 
 
@@ -52,6 +52,12 @@ class RatioFromSums(GaussianRatio):
             for table, second in zip(tables, (True, self.eta_ > 0), strict=True)
         )
         self._solve(on_source, on_target, of_centers)
+
+    def _fit_on_device(self, tables: list[Any], samples: list[Empirical], rng: np.random.Generator) -> tuple[Any, Any]:
+        """Fit to large tables of tensors; the ratio at the source rows, and its mean on the target."""
+        from steelyard.ratio import _device  # needs PyTorch
+
+        return _device.fit_from_moments(self, tables, samples)
 
     def _start_sums(self, summaries: list[Summary], samples: list[Empirical]) -> tuple[Basis, IntArray]:
         scaled = [self._scaled(sample) for sample in samples]

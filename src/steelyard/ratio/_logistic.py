@@ -13,7 +13,7 @@ from steelyard._numerics.kernels import blocks
 from steelyard._typing import FloatArray
 from steelyard.errors import ConvergenceError
 from steelyard.ratio._sums import N_FOLDS
-from steelyard.tables.streams import RowStream
+from steelyard.tables.row_stream import RowStream
 
 # Values of features per block: 2 MB.
 BLOCK_VALUES = 2**18

@@ -17,7 +17,7 @@ from steelyard.errors import InputError, NoOverlapError, NoShiftWarning, warn_us
 from steelyard.ratio._overlap import NO_OVERLAP
 from steelyard.ratio._scaling import mixture_scale, rounded
 from steelyard.ratio._sums import N_FOLDS, RatioSums, Summary
-from steelyard.tables.streams import RowStream
+from steelyard.tables.row_stream import RowStream
 from steelyard.weights import effective_sample_size_of_sums
 
 # Tables in memory with more rows than this in a domain are fitted as streams are: five folds by the running number of

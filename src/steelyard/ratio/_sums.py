@@ -38,8 +38,8 @@ class Summary:
             self._combine(len(rows), mean, np.square(exact - mean).sum(axis=0))
         keys = np.random.Generator(np.random.PCG64(self.seed).advance(start)).random(len(rows))
         # Most rows of a long table are beyond the largest key of the sample, and are not copied.
-        near = np.flatnonzero(keys < self.keys.max()) if len(self.keys) == self.n_sample else np.arange(len(rows))
-        self._keep(keys[near], start + near, rows[near])
+        below = np.flatnonzero(keys < self.keys.max()) if len(self.keys) == self.n_sample else np.arange(len(rows))
+        self._keep(keys[below], start + below, rows[below])
 
     def merge(self, part: Summary) -> None:
         """Add another part of the table."""

@@ -26,7 +26,7 @@ from steelyard.ratio._overlap import NO_OVERLAP
 from steelyard.ratio._sums import RatioSums, Summary
 from steelyard.ratio.candidates import BOOSTED, KERNEL, LINEAR, UNIFORM, RatioCandidate, assign_shares
 from steelyard.ratio.ulsif import ULSIF, rounded_coefficients
-from steelyard.tables.streams import RowStream
+from steelyard.tables.row_stream import RowStream
 from steelyard.weights import effective_sample_size
 
 # η of the relative density ratio by which candidates are compared.

@@ -18,7 +18,7 @@ from steelyard.errors import InputTypeError
 from steelyard.ratio._base import InductiveRatio
 from steelyard.ratio._logistic import Features, HeldOutOdds, fit_calibration, fit_logistic
 from steelyard.ratio._sums import Summary
-from steelyard.tables.streams import RowStream
+from steelyard.tables.row_stream import RowStream
 
 # With more columns, squares and products of all pairs would be too many for the rows; the columns alone are used.
 MOST_COLUMNS_SQUARED = 50

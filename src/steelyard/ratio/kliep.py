@@ -18,11 +18,11 @@ from steelyard._splits.merged_rows import FoldParts, assign_folds, number_of_fol
 from steelyard._typing import BoolArray, FloatArray, IntArray
 from steelyard._validation import check_range
 from steelyard.errors import NoOverlapError
-from steelyard.ratio._base import GaussianRatio
 from steelyard.ratio._centers import fold_of_centers
+from steelyard.ratio._gaussian import GaussianRatio
 from steelyard.ratio._overlap import NEGLIGIBLE_KERNEL, NO_OVERLAP, median_distance
 from steelyard.ratio._sums import Basis, FoldMoments, Summary
-from steelyard.tables.streams import RowStream
+from steelyard.tables.row_stream import RowStream
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,28 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from steelyard._numerics.empirical import Empirical
-from steelyard._numerics.interior_point import solve_box_slab_low_rank
 from steelyard._numerics.kernels import blocks, gaussian
-from steelyard._numerics.low_rank import pivoted_cholesky
+from steelyard._numerics.low_rank_matching import Domain, NumpyArrays, match_low_rank
 from steelyard._numerics.quadratic_programs import BoxSlab, Certificate, solve_box_slab
 from steelyard._progress import LOG
 from steelyard._typing import FloatArray
 from steelyard._validation import check_count, check_range
-from steelyard.errors import ParameterError
+from steelyard.errors import ParameterError, TruncationWarning, warn_user
 from steelyard.ratio._base import RatioEstimator
 from steelyard.ratio._overlap import require_overlap
 
 # Up to this many distinct rows the dense solver is about as fast, and needs no low-rank factor.
 DENSE_ROWS = 400
-# Least regularization beside a low-rank factor, whose null space would make the interior point's systems singular.
-LEAST_REG = 1e-9
-# Mean residual of the kernel matrix' diagonal at which the low-rank factor is accurate enough, with few rows and with
-# MANY_ROWS or more. With the linear term projected on the same pivots, the objective of the full problem is then within
-# a relative error of 1e-6 of its optimum; the error decreases with the number of rows (tests/oracle/test_kmm.py).
-FACTOR_TOLERANCES, MANY_ROWS = (3e-4, 1e-3), 3000
+# The default limit of the rank: 1 GiB for the factor. In one or two columns a tenth of MOST_RANK is enough.
+MOST_RANK, LEAST_RANK, FACTOR_NUMBERS = 1000, 100, 2**27
 
 
 class KMM(RatioEstimator):
@@ -51,9 +45,11 @@ class KMM(RatioEstimator):
         ε, how far the mean weight may be from one before normalization; None takes (√n − 1)/√n.
     reg : float, default=0.001
         Regularization strength, added to the diagonal of K.
-    max_rank : int, default=1000
-        With more than a few hundred rows, the kernel matrix is approximated by a factor of at most this rank; the
-        share of the trace that is left out is ``certificate_.truncation``.
+    max_rank : int, default=None
+        With more than a few hundred rows, the kernel matrix is approximated by a factor of at most this rank. The
+        share of the trace that is left out is ``certificate_.truncation``, and ``certificate_.truncation_cost`` bounds
+        what that costs. In about ten columns or more the limit is reached, with a `TruncationWarning`. None takes
+        1000, and with more than 134,000 rows what fits into 1 GiB, but at least 100.
     tol : float, default=1e-6
         Largest gap and residuals of a solution.
     standardize : bool, default=True
@@ -102,7 +98,7 @@ class KMM(RatioEstimator):
         w_max: float = 1000.0,
         slack: float | None = None,
         reg: float = 1e-3,
-        max_rank: int = 1000,
+        max_rank: int | None = None,
         tol: float = 1e-6,
         standardize: bool = True,
         random_state: Any = None,
@@ -124,30 +120,71 @@ class KMM(RatioEstimator):
             check_range("slack", self.slack, 0)
         check_range("reg", self.reg, 0)
         check_range("tol", self.tol, 0, open_low=True)
-        check_count("max_rank", self.max_rank)
+        if self.max_rank is not None:
+            check_count("max_rank", self.max_rank)
 
     def _fit(self, source: Empirical, target: Empirical, rng: np.random.Generator) -> FloatArray:
-        n = source.n_rows
+        counts = source.n_rows * source.mass  # the number of rows merged into each distinct row
+        bounds = self._bounds(source.n_rows, counts)
+        n_rows = [f"{sample.n_rows:,}" for sample in (source, target)]
+        LOG.info("KMM: a quadratic program of %s source rows and %s target rows", *n_rows)
+        if len(source) <= DENSE_ROWS:
+            x, self.certificate_ = self._solve_dense(source, target, self.reg / counts, bounds)
+            self._check_certificate()
+            return x / counts
+        return self._fit_domains(
+            Domain(source.rows, counts), Domain(target.rows, target.mass), bounds, rng, NumpyArrays
+        )
+
+    def _bounds(self, n: int, counts: Any) -> BoxSlab:
+        """The constraints in x = counts · w, in which the problem with merged rows has the form of the plain one."""
         self.width_ = self.median_distance_ if self.width is None else float(self.width)
-        counts = n * source.mass  # the number of rows merged into each distinct row
         slack = (np.sqrt(n) - 1) / np.sqrt(n) if self.slack is None else self.slack
         if self.w_max <= 1 - slack:
             raise ParameterError(
                 f"w_max={self.w_max} is not above the smallest mean weight, 1 − slack = {1 - slack:.3g}, so there are "
                 "no weights to choose from. Raise w_max or slack."
             )
-        LOG.info("KMM: a quadratic program of %s source rows and %s target rows", f"{n:,}", f"{target.n_rows:,}")
-        # In x = counts · w the problem with merged rows has the form of the plain one, with other bounds and reg.
-        bounds = BoxSlab(counts * self.w_max, n * (1 - slack), n * (1 + slack))
-        reg = self.reg / counts
-        if len(source) <= DENSE_ROWS:
-            x, self.certificate_ = self._solve_dense(source, target, reg, bounds)
-        else:
-            # The middle of the interval of allowed mean weights lies inside the box and inside the slab.
-            start = counts * (max(0.0, 1 - slack) + min(self.w_max, 1 + slack)) / 2
-            x, self.certificate_ = self._solve_low_rank(source, target, reg, bounds, start, rng)
-        self.certificate_.require("KMM", self.tol)
+        return BoxSlab(counts * self.w_max, n * (1 - slack), n * (1 + slack))
+
+    def _fit_domains(
+        self, source: Domain, target: Domain, bounds: BoxSlab, rng: np.random.Generator, arrays: Any
+    ) -> Any:
+        """The weights of source rows that count as often as `source.mass` says, with a low-rank factor."""
+        counts, n = source.mass, float(source.mass.sum())
+        # The middle of the interval of allowed mean weights lies inside the box and inside the slab.
+        start = counts * (max(0.0, bounds.low / n) + min(self.w_max, bounds.high / n)) / 2
+        x, self.certificate_, largest_mean = match_low_rank(
+            source,
+            target,
+            self.width_,
+            self.reg / counts,
+            bounds,
+            start,
+            rng,
+            n_rows=round(n),
+            max_rank=default_rank(len(source.rows)) if self.max_rank is None else self.max_rank,
+            tol=self.tol,
+            arrays=arrays,
+        )
+        require_overlap(largest_mean)
+        self._check_certificate()
         return x / counts
+
+    def _fit_on_device(self, tables: list[Any], samples: Any, rng: np.random.Generator) -> tuple[Any, None]:
+        """Fit to large tables of tensors: the weights before normalization."""
+        from steelyard._numerics.torch_arrays import TorchArrays  # needs PyTorch
+        from steelyard.ratio._device import scaled
+
+        source, target = (Domain(scaled(self, table.rows), TorchArrays.ones(table.rows)) for table in tables)
+        bounds = self._bounds(len(source.rows), source.mass)
+        shares = Domain(target.rows, target.mass / len(target.rows))
+        return self._fit_domains(source, shares, bounds, rng, TorchArrays), None
+
+    def _check_certificate(self) -> None:
+        self.certificate_.require("KMM", self.tol)
+        if self.certificate_.rank_limited:
+            warn_user(f"KMM: {self.certificate_.advice}", TruncationWarning)
 
     def _solve_dense(
         self, source: Empirical, target: Empirical, reg: FloatArray, bounds: BoxSlab
@@ -159,31 +196,16 @@ class KMM(RatioEstimator):
         linear = source.n_rows * kernel_means(source.rows, target, self.width_)
         return solve_box_slab(kernel, linear, bounds, self.tol)
 
-    def _solve_low_rank(
-        self,
-        source: Empirical,
-        target: Empirical,
-        reg: FloatArray,
-        bounds: BoxSlab,
-        start: FloatArray,
-        rng: np.random.Generator,
-    ) -> tuple[FloatArray, Certificate]:
-        tol = FACTOR_TOLERANCES[source.n_rows >= MANY_ROWS]
-        low_rank = pivoted_cholesky(source.rows, self.width_, rng, max_rank=self.max_rank, tol=tol)
-        # The mean embedding of the target is projected on the pivots as K itself is: O(r·m) kernel values instead of
-        # O(n·m). With exact means, or with the residual of the factor added to the diagonal, the solution would be
-        # further from the optimum of the full problem (tests/oracle/test_kmm.py).
-        at_pivots = kernel_means(source.rows[low_rank.pivots], target, self.width_)
-        means = np.asarray(low_rank.factor @ solve_triangular(low_rank.corner, at_pivots, lower=True))
-        return solve_box_slab_low_rank(
-            low_rank.factor,
-            np.maximum(reg, LEAST_REG),
-            source.n_rows * means,
-            bounds,
-            start,
-            tol=self.tol,
-            truncation=low_rank.truncation,
-        )
+
+def default_rank(n_rows: int) -> int:
+    """The rank to which a factor of so many rows may grow where the user names none.
+
+    Examples
+    --------
+    >>> default_rank(10_000), default_rank(1_000_000), default_rank(10_000_000)
+    (1000, 134, 100)
+    """
+    return min(MOST_RANK, max(LEAST_RANK, FACTOR_NUMBERS // n_rows))
 
 
 def kernel_means(rows: FloatArray, target: Empirical, width: float) -> FloatArray:

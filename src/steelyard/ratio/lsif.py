@@ -13,9 +13,9 @@ from steelyard._splits.merged_rows import assign_folds, number_of_folds
 from steelyard._typing import BoolArray, FloatArray, IntArray
 from steelyard._validation import check_grid, check_range
 from steelyard.errors import NoOverlapError
-from steelyard.ratio._base import REGS
 from steelyard.ratio._centers import fold_of_centers
 from steelyard.ratio._from_sums import RatioFromSums
+from steelyard.ratio._gaussian import REGS
 from steelyard.ratio._overlap import NEGLIGIBLE_KERNEL, NO_OVERLAP
 from steelyard.ratio._sums import FoldMoments
 

@@ -11,8 +11,8 @@ from steelyard._numerics.kernels import basis_moments
 from steelyard._typing import FloatArray, IntArray
 from steelyard._validation import check_grid, check_range
 from steelyard.errors import InputError
-from steelyard.ratio._base import REGS
 from steelyard.ratio._from_sums import RatioFromSums
+from steelyard.ratio._gaussian import REGS
 from steelyard.ratio._leave_one_out import Moments, leave_one_out
 from steelyard.ratio._sums import FoldMoments, fold_scores
 

@@ -5,12 +5,13 @@ Pieces of HTML without scripts, without a page around them, and with styles that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
 from sklearn.utils import estimator_html_repr
 
+from steelyard._numerics.tensors import as_array, is_tensor
 from steelyard._numerics.written import written, written_p
 from steelyard._typing import FloatArray
 from steelyard.report import phrases, pictures, svg
@@ -33,13 +34,15 @@ class ShowsWeights:
 
     def _html_repr(self) -> str:
         diagram = str(estimator_html_repr(self))
-        weights = getattr(self, "weights_", None)
+        weights: Any = getattr(self, "weights_", None)
         # Weights of blocks or of a Dask collection are not computed for a picture.
-        return diagram + str(weights_fragment(weights)) if isinstance(weights, np.ndarray) else diagram
+        known = isinstance(weights, np.ndarray) or is_tensor(weights)
+        return diagram + str(weights_fragment(weights)) if known else diagram
 
 
 def weights_fragment(weights: FloatArray) -> Markup:
     """Effective sample size and distribution of importance weights."""
+    weights = as_array(weights)
     size = effective_sample_size(weights)
     words = (
         f"{len(weights):,} importance weights with an effective sample size of {size:,.0f}; the largest is "

@@ -15,7 +15,7 @@ from steelyard._progress import LOG
 from steelyard._threads import one_blas_thread
 from steelyard._typing import FloatArray
 from steelyard.errors import ClusterError, InputError
-from steelyard.tables.streams import AnySums, BlockCheck, RowStream, chunk_rows
+from steelyard.tables.row_stream import AnySums, BlockCheck, RowStream, chunk_rows
 
 # So many partial sums are merged by one task.
 MERGED = 8

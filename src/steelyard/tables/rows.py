@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 
 
@@ -28,6 +27,10 @@ def take_rows(table: Any, rows: Any) -> Any:
         rows = np.flatnonzero(rows)
     if hasattr(table, "iloc"):  # pandas; unlike `iloc`, `take` returns a table that can be changed without a warning
         return table.take(rows)
+    if isinstance(table, np.ndarray):
+        return table[rows]
+    import narwhals as nw  # imported here, so that importing the library works without it
+
     frame = nw.from_native(table, allow_series=True, pass_through=True)
     if frame is not table:
         return frame[rows].to_native()
