@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.05
 MOSTLY_UNCOVERED = 0.5  # share of target rows outside the source's support above which no weighting helps
+ALL_UNCOVERED = 0.9  # share above which nothing is known about the score on the target
 STRONG_SHIFT = 0.6  # effective sample size as a share of n below which a shift counts as strong
 HEAVY_TAIL = 0.7  # Pareto k above which the mean of the weights is unreliable
 OUTSIDE_SUPPORT = 0.05  # share of target rows outside the source's support above which the density ratio is unbounded
