@@ -23,7 +23,7 @@ def reading_notes(*frames: Frame) -> list[str]:
             found = column.reading or Reading("")
             where = f"{found.table}, column {column.name!r}"
             if found.missing:
-                signs = " and ".join(f"{_count(n, 'value')} {sign!r}" for sign, n in found.missing.items())
+                signs = _listed([f"{_count(n, 'value')} {sign!r}" for sign, n in found.missing.items()])
                 verb = "was" if sum(found.missing.values()) == 1 else "were"
                 missing.append(f"{where}: {signs} {verb} read as missing.")
             if found.strays:
@@ -43,6 +43,10 @@ def reading_notes(*frames: Frame) -> list[str]:
 
 def _count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'s' if n > 1 else ''}"
+
+
+def _listed(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def unseen_levels(source: Frame, target: Frame) -> list[str]:
