@@ -165,6 +165,8 @@ def test_the_drift_table_and_the_balance_of_the_weights_drawn(page):
     table = page[page.index("Which columns drifted?") : page.index("Importance weights")]
     shown = r'<th scope="row">(.*?)</th><td class="verdict"[^>]*>(\w+)</td><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td>'
     rows = re.findall(shown, table)
+    heads = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', table)
+    assert re.findall(r'data-name="(.*?)"', table) == heads[1:] * 4  # on a phone every cell has its name
     assert {name for name, verdict, _, _ in rows if verdict == "yes"} == drifted
     assert all(float(distance) >= float(least) for _, verdict, distance, least in rows if verdict == "yes")
     assert f"Drift is seen in {len(drifted)} of 4 columns." in page
