@@ -144,3 +144,12 @@ def test_a_few_words_among_many_numbers_are_named_however_frequent(tmp_path, wor
     column = read(tmp_path, "price,y\n" + "".join(f"{row},1\n" for row in rows))["price"]
     assert column.kind == "category"
     assert column.reading.strays == strays
+
+
+def test_dates_with_points_have_the_day_first(tmp_path):
+    frame = read(tmp_path, "d,v\n31.12.2023,1.2.3\n?,4.5.6\n1.2.1969,\n")
+    assert frame["d"].kind == "date"
+    np.testing.assert_array_equal(frame["d"].values, [19722, np.nan, -334])
+    assert frame["d"].reading.missing == {"?": 1}
+    assert frame["v"].kind == "category"
+    assert read(tmp_path, "d,v\n31.12.2023,1\n12.31.2023,2\n")["d"].kind == "category"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ FEW_STRAYS, LEAST_STRAYS = 0.05, 3
 # or if at most half of its values are, but only a few different ones among many different numbers, such as "unknown".
 MOST_STRAYS, FEW_WORDS, MANY_NUMBERS = 0.5, 3, 20
 DAY = "1970-01-01 "
+POINTED_DATE = r"^\d\d?\.\d\d?\.\d{4}$"  # with points the day comes first
 FIRST_ROWS = 20  # a kind that does not fit these is not tried on the whole column
 
 
@@ -136,6 +138,9 @@ def _typed(text: Any, kind: str | None, decimal_point: str) -> tuple[str, NDArra
         if found == "date":
             return found, as_days(cast)
         return ("number", as_days(cast) * 24) if found == "time" else (found, as_floats(cast))
+    if kind is None and pc.all(pc.match_substring_regex(text, POINTED_DATE)).as_py():
+        with suppress(pa.ArrowInvalid):
+            return "date", as_days(pc.strptime(text, "%d.%m.%Y", "s"))
     return None
 
 
