@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from steelyard.app.cli import app
+from steelyard.app.notes import possible_copies
 from steelyard.app.workflow import fit_tables, read_labels
 from steelyard.report import phrases
 from steelyard.tables import Column, Frame, as_frame, read_table
@@ -169,6 +170,18 @@ def test_pandas_polars_and_csv_give_the_same_weights(folder):
     written = np.array([float(row["weight"]) for row in rows_of(folder / "run" / "weights.csv")])
     for weights in found.values():
         np.testing.assert_allclose(weights, written, rtol=1e-12)
+
+
+def test_rows_that_may_be_copies_are_mentioned():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)).round(2)
+    y = (X[:, 0] + rng.normal(size=60)).round(2)
+    (note,) = possible_copies(np.repeat(X, 5, axis=0), np.repeat(y, 5))
+    assert note.startswith("240 of the 300 source rows repeat another one, label included.")
+    assert possible_copies(X, y) == []
+    assert possible_copies(np.repeat(X + 1e-9 * rng.normal(size=X.shape), 5, axis=0), np.repeat(y, 5)) == []  # together
+    few = rng.choice(3, size=(300, 3)).astype(float)
+    assert possible_copies(few, rng.choice(2, size=300)) == []
 
 
 def test_far_from_the_source_no_score_is_promised():

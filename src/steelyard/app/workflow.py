@@ -16,7 +16,7 @@ from steelyard.app.atomic_files import csv_text
 from steelyard.app.comparison import Comparison
 from steelyard.app.fitting import BestFit, compare_methods
 from steelyard.app.labels import Labels, read_labels
-from steelyard.app.notes import reading_notes, unseen_combinations, unseen_levels
+from steelyard.app.notes import possible_copies, reading_notes, unseen_combinations, unseen_levels
 from steelyard.app.persistence import TableModel, model_files
 from steelyard.diagnostics import Diagnosis, Findings, diagnose_pair
 from steelyard.diagnostics.recommendation import ALL_UNCOVERED, OUTSIDE_SUPPORT
@@ -82,7 +82,7 @@ def fit_tables(
     matched, target_rows = match_frames(source.without(label), target.without(label), f"{names[0]} and {names[1]}")
     notes += reading_notes(matched) + unseen_levels(matched, target_rows)
     pair = encode_pair(matched.take(labels.present), target_rows)
-    notes += unseen_combinations(pair)
+    notes += unseen_combinations(pair) + possible_copies(pair.X, labels.values)
     advance("diagnosing")
     findings = diagnose_pair(pair, random_state=seed).findings
     best = compare_methods(
