@@ -103,6 +103,18 @@ def test_every_picture_is_well_formed_and_named(page):
                     assert np.isfinite(float(value)), (name, value)
 
 
+def test_the_sign_of_an_error_beyond_the_axis_is_explained():
+    source, target = frame(0, 0.0), frame(1, 1.0)
+    diagnosis = diagnose_pair(encode_pair(source, target))
+    evidence = gather(diagnosis.compared, diagnosis.findings, diagnosis.weights, np.random.default_rng(0))
+    plain, single, bad = comparison().methods
+    for gain, beyond in ((-50.0, True), (-0.01, False)):
+        methods = (plain, single, replace(bad, gain=gain, gain_error=0.001))
+        page = render(diagnosis.findings, evidence, replace(comparison(), methods=methods), facts={}, notes=[])
+        assert ("›</text>" in page) == beyond
+        assert ("stands for an error beyond the axis" in page) == beyond
+
+
 def test_long_labels_are_whole_and_nothing_is_drawn_through_them():
     names = ["city = a place whose name is as long as a sentence, because it is one", "age"]
     picture = str(pictures.love_plot([ColumnBalance(name, 0.5, 0.2, 0.1) for name in names], True))
