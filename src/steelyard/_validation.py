@@ -27,7 +27,7 @@ from steelyard.target import Target
 
 HOW_TO_CLEAN = (
     "Clean or impute the rows first, or let the estimator do so: WeightedRegressor(..., preprocess=SimpleImputer()) "
-    "treats source and target alike."
+    "treats source and target alike, and so does WeightedClassifier."
 )
 HOW_TO_ENCODE = (
     "Encode text columns first, or let the estimator do so: WeightedRegressor(make_pipeline(ColumnTransformer(...), "

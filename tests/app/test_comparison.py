@@ -104,6 +104,30 @@ def test_a_learner_that_is_clearly_better_takes_the_place_of_the_combination():
     assert f"by {lead / error:.1f} standard errors" in found.reason
 
 
+def test_a_learner_that_is_clearly_better_is_chosen_though_another_is_better_on_average():
+    """The combination is hardly more than b with an error added; a is better on average, by chance."""
+    b, a = 1.0 + noise(0.1, 1), np.r_[np.zeros(200), np.full(200, 1.38)] + noise(0.1, 2)
+    candidates, data = made_up({"a": a, "b": b})
+    stacked = replace(candidates[2], predictions=np.abs(candidates[1].predictions) + 0.01)
+    found = compare([*candidates[:2], stacked], data, np.ones(400), shifted=True)
+    losses = [np.square(each.predictions[0, :, 0]) for each in (*candidates[:2], stacked)]
+    leads = [paired_gain(losses[2], loss, np.ones(400)) for loss in losses[:2]]
+    assert leads[0][0] > leads[1][0] > 0
+    assert leads[0][0] < 2 * leads[0][1]
+    assert leads[1][0] > 2 * leads[1][1]
+    assert found.methods[found.chosen].name == "b"
+
+
+def test_where_the_plain_model_is_kept_one_score_is_promised():
+    rng = np.random.default_rng(1)
+    X, X_target = rng.normal(size=(60, 1)), rng.normal(0.5, 1, size=(60, 1))
+    y = X[:, 0] + 0.3 * rng.normal(size=60)
+    found = compare_methods(X, y, X_target, classify=False, shifted=True, learners=["linear"]).comparison
+    assert found.kept_plain
+    assert found.performance["plain"].low is not None
+    assert found.performance["plain"] == found.performance["chosen"]
+
+
 def test_a_combination_of_one_learner_is_that_learner():
     candidates, data = made_up({"a": noise(1.0, 1), "b": noise(1.2, 2)})
     alone = replace(candidates[2], shares=np.array([1.0, 0.0]))

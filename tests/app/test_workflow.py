@@ -8,8 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from steelyard.app.cli import app
+from steelyard.app.notes import possible_copies
 from steelyard.app.workflow import fit_tables, read_labels
-from steelyard.tables import Column, as_frame, read_table
+from steelyard.report import phrases
+from steelyard.tables import Column, Frame, as_frame, read_table
 
 
 def steelyard(*words):
@@ -168,6 +170,32 @@ def test_pandas_polars_and_csv_give_the_same_weights(folder):
     written = np.array([float(row["weight"]) for row in rows_of(folder / "run" / "weights.csv")])
     for weights in found.values():
         np.testing.assert_allclose(weights, written, rtol=1e-12)
+
+
+def test_rows_that_may_be_copies_are_mentioned():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)).round(2)
+    y = (X[:, 0] + rng.normal(size=60)).round(2)
+    (note,) = possible_copies(np.repeat(X, 5, axis=0), np.repeat(y, 5))
+    assert note.startswith("240 of the 300 source rows repeat another one, label included.")
+    assert possible_copies(X, y) == []
+    assert possible_copies(np.repeat(X + 1e-9 * rng.normal(size=X.shape), 5, axis=0), np.repeat(y, 5)) == []  # together
+    few = rng.choice(3, size=(300, 3)).astype(float)
+    assert possible_copies(few, rng.choice(2, size=300)) == []
+
+
+def test_far_from_the_source_no_score_is_promised():
+    rng = np.random.default_rng(0)
+    X, T = rng.normal(size=(200, 3)), rng.normal(7.0, 1, size=(100, 3))
+    table = as_frame(X)
+    source = Frame((*table.columns, Column("y", "number", X[:, 0] + 0.1 * rng.normal(size=200))), 200)
+    found = fit_tables(source, as_frame(T), label="y", names=("s", "t"), learners=["linear", "forest"])
+    assert found.findings.kind == "disjoint"
+    assert set(found.comparison.performance) == {"source"}
+    assert phrases.scores(found.findings, found.comparison)[1][1:] == ("unknown", "source and target hardly overlap")
+    assert "cannot be known from these tables" in found.files["report.html"]
+    assert not any("wider for it" in note for note in found.notes)
+    assert set(found.model.about["performance"]) == {"source"}
 
 
 def test_a_quantity_is_regressed(tmp_path):

@@ -126,6 +126,14 @@ def test_a_solver_that_does_not_converge(cls, monkeypatch):
     assert all(advised(message) <= parameters(cls) for message in said)
 
 
+@pytest.mark.parametrize("model", [WeightedRegressor(Ridge()), WeightedClassifier(LogisticRegression())])
+def test_missing_values_are_to_be_imputed_by_the_class_at_hand(model):
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+    X[3, 0] = np.nan
+    with pytest.raises(steelyard.errors.NotFiniteError, match=type(model).__name__):
+        model.fit(X, y, target=Target(X[4:]))
+
+
 def test_the_words_of_a_message_are_read():
     assert advised("Give width= and reg=, or more rows.") == {"width", "reg"}
     assert advised("use WeightedRegressor(..., preprocess=SimpleImputer()) for both") == set()

@@ -9,6 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from steelyard.app.cli import app
+from steelyard.app.notes import reading_notes
+from steelyard.tables import Column, Frame
+from steelyard.tables.frame import Reading
 
 
 def steelyard(*words, **options):
@@ -64,6 +67,13 @@ def test_notes_are_shown_and_do_not_flood(tmp_path, monkeypatch, capsys):
     assert "Note:" not in said.out
     assert said.err.count("3 values 'NA' were read as missing.") == 10
     assert said.err.count("The same is true of 25 more columns.") == 2
+
+
+def test_the_signs_of_a_column_are_listed():
+    frame = Frame((Column("x", "number", np.zeros(3), Reading("t.csv", {"?": 2, "NA": 1, "-": 3})),), 3)
+    assert reading_notes(frame) == [
+        "t.csv, column 'x': 2 values '?', 1 value 'NA' and 3 values '-' were read as missing."
+    ]
 
 
 def test_a_saved_model_reads_with_the_signs_of_its_fit(tables, tmp_path):

@@ -178,6 +178,7 @@ def test_a_fit_tells_one_story(stories, name, form):
         assert phrases.outcome(findings, comparison) in story
         assert ("weighted for the target" in story) == comparison.weights_used
         assert ("Collect labeled data near the target" in story) == (name == "disjoint")
+        assert ("or drop columns that differ by construction" in story) == (name == "disjoint")
         assert ("the model is fitted without weights" in story) == (name == "disjoint")
         assert ("unknown" in story) == (name == "disjoint")
     if form == "plain":
@@ -233,6 +234,27 @@ def test_contradictions_of_earlier_pages_are_noticed():
     assert contradictions(earlier)
     assert contradictions("A combination of four learners, weighted for the target. They would only add noise.")
     assert contradictions("Covariate shift was found. Without target labels nothing is known.")
+
+
+def test_weights_that_correct_nothing_are_not_advised():
+    """Eighty rows of three hundred columns: one has shifted, and the weights do not see it."""
+    rng = np.random.default_rng(11)
+    X, T = rng.normal(size=(80, 300)), rng.normal(size=(80, 300))
+    T[:, 0] += 1.4
+    findings = diagnose_pair(encode_pair(as_frame(X), as_frame(T))).findings
+    assert findings.shift_p < 0.001
+    assert findings.effective_share > 0.99
+    assert findings.recommendation == "no weighting"
+    assert str(findings).startswith("The columns have shifted: fit without weights")
+    assert "are all but uniform" in findings.advice
+
+
+def test_the_table_of_columns_fits_a_terminal(diagnoses):
+    console = Console(file=io.StringIO(), width=80)
+    show_findings(diagnoses["mixed"].findings, console)
+    said = console.file.getvalue()
+    assert "…" not in said
+    assert re.search(r"┃ +corrected ┃", said)
 
 
 def test_the_errors_are_those_of_the_domain_that_they_are_called_by(diagnoses):

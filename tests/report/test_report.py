@@ -16,7 +16,7 @@ import pytest
 
 from steelyard import ULSIF, AutoRatio, Target, WeightedRegressor, diagnose
 from steelyard.app.comparison import ComparedMethod, Comparison
-from steelyard.balance import column_balance
+from steelyard.balance import ColumnBalance, column_balance
 from steelyard.diagnostics import diagnose_pair
 from steelyard.model_selection import Interval
 from steelyard.report import gather, pictures, render, svg
@@ -103,6 +103,38 @@ def test_every_picture_is_well_formed_and_named(page):
                     assert np.isfinite(float(value)), (name, value)
 
 
+def test_the_sign_of_an_error_beyond_the_axis_is_explained():
+    source, target = frame(0, 0.0), frame(1, 1.0)
+    diagnosis = diagnose_pair(encode_pair(source, target))
+    evidence = gather(diagnosis.compared, diagnosis.findings, diagnosis.weights, np.random.default_rng(0))
+    plain, single, bad = comparison().methods
+    for gain, beyond in ((-50.0, True), (-0.01, False)):
+        methods = (plain, single, replace(bad, gain=gain, gain_error=0.001))
+        page = render(diagnosis.findings, evidence, replace(comparison(), methods=methods), facts={}, notes=[])
+        assert ("›</text>" in page) == beyond
+        assert ("stands for an error beyond the axis" in page) == beyond
+
+
+def test_long_labels_are_whole_and_nothing_is_drawn_through_them():
+    names = ["city = a place whose name is as long as a sentence, because it is one", "age"]
+    picture = str(pictures.love_plot([ColumnBalance(name, 0.5, 0.2, 0.1) for name in names], True))
+    words = re.findall(r'<text x="[^"]+" y="[^"]+" [^>]*class="label"[^>]*>([^<]*)', picture)
+    assert " ".join(words) == " ".join(names)
+    baselines = [float(y) for y in re.findall(r'y="([^"]+)"[^>]*class="label"', picture)]
+    rules = re.findall(r'y1="([^"]+)" y2="([^"]+)" class="rule"', picture)
+    assert len(rules) == len(names)
+    assert not any(float(low) - 2 < y - 4 < float(high) + 2 for low, high in rules for y in baselines)
+
+
+def test_only_weights_that_are_flattened_are_called_so(page):
+    source, target = frame(0, 0.0), frame(1, 1.0)
+    diagnosis = diagnose_pair(encode_pair(source, target))
+    evidence = gather(diagnosis.compared, diagnosis.findings, diagnosis.weights, np.random.default_rng(0))
+    unused = replace(comparison(), weights_used=False)
+    assert page.count("flatten") == 2
+    assert "flatten" not in render(diagnosis.findings, evidence, unused, facts={}, notes=[])
+
+
 def test_the_verdict_comes_first(page):
     assert page.index("<h1>Linear, weighted for the target</h1>") < page.index("<svg")
     assert "0.707 (0.632 to 0.837)" in page  # the root of 0.5 (0.4 to 0.7)
@@ -143,7 +175,10 @@ def test_the_drift_table_and_the_balance_of_the_weights_drawn(page):
     drifted = {column.name for column in findings.columns if column.drifted}
     assert {"age"} <= drifted < {column.name for column in findings.columns}
     table = page[page.index("Which columns drifted?") : page.index("Importance weights")]
-    rows = re.findall(r'<th scope="row">(.*?)</th><td class="verdict">(\w+)</td><td>(.*?)</td><td>(.*?)</td>', table)
+    shown = r'<th scope="row">(.*?)</th><td class="verdict"[^>]*>(\w+)</td><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td>'
+    rows = re.findall(shown, table)
+    heads = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', table)
+    assert re.findall(r'data-name="(.*?)"', table) == heads[1:] * 4  # on a phone every cell has its name
     assert {name for name, verdict, _, _ in rows if verdict == "yes"} == drifted
     assert all(float(distance) >= float(least) for _, verdict, distance, least in rows if verdict == "yes")
     assert f"Drift is seen in {len(drifted)} of 4 columns." in page
@@ -190,9 +225,9 @@ def test_labels_are_whole_and_inside_the_picture(length):
 
 
 def test_only_absurd_labels_are_shortened_and_a_tooltip_has_them_whole():
-    name = "begin" + 80 * "x" + "end"
+    name = "begin" + 150 * "x" + "end"
     (label,) = svg.Lanes([name], 20.0).labels
-    assert len(label) == 60
+    assert len(label) == 120
     assert label.startswith("begin")
     assert label.endswith("end")
     assert str(svg.Lanes([name], 20.0).label(0)[0]).count(name) == 1

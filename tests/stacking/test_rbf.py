@@ -87,3 +87,12 @@ def test_probabilities_are_probabilities():
 def test_rows_that_are_all_equal_predict_the_mean():
     model = RBFRegressor().fit(np.ones((20, 2)), np.arange(20.0))
     np.testing.assert_allclose(model.predict(np.ones((3, 2))), 9.5, atol=1e-6)
+
+
+def test_in_a_table_of_few_distinct_rows_every_fit_succeeds_and_centers_differ():
+    """With equal centers the decomposition of the kernel matrix failed in one of twenty fits."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X = np.column_stack([*rng.choice(3, (2, 480), p=[0.6, 0.25, 0.15]), rng.choice(5, 480), rng.choice(2, 480)])
+        model = RBFClassifier().fit(X, rng.random(480) < 0.2 + 0.1 * X[:, 2])
+        assert len(model.basis_.components_) == len(np.unique(X, axis=0))

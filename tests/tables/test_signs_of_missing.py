@@ -127,3 +127,29 @@ def test_text_that_is_numbers_beside_numbers():
     assert [[column.kind for column in frame.columns] for frame in matched] == [["number", "category", "number"]] * 2
     np.testing.assert_array_equal(matched[1]["a"].values, [2, 130])
     np.testing.assert_array_equal(matched[0]["c"].values, [np.nan, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("words", "n_numbers", "strays"),
+    [
+        (["unknown"] * 30, 100, {"unknown": 30}),
+        (["unknown"] * 20 + ["ca. 3"] * 10, 100, {"unknown": 20, "ca. 3": 10}),
+        (["unknown"] * 101, 100, {}),  # most of the column
+        (["unknown"] * 30, 15, {}),  # fifteen numbers may be codes
+        ([f"{i}A" for i in range(30)], 100, {}),  # house numbers
+    ],
+)
+def test_a_few_words_among_many_numbers_are_named_however_frequent(tmp_path, words, n_numbers, strays):
+    rows = [f"{i % n_numbers}.5" for i in range(100)] + words
+    column = read(tmp_path, "price,y\n" + "".join(f"{row},1\n" for row in rows))["price"]
+    assert column.kind == "category"
+    assert column.reading.strays == strays
+
+
+def test_dates_with_points_have_the_day_first(tmp_path):
+    frame = read(tmp_path, "d,v\n31.12.2023,1.2.3\n?,4.5.6\n1.2.1969,\n")
+    assert frame["d"].kind == "date"
+    np.testing.assert_array_equal(frame["d"].values, [19722, np.nan, -334])
+    assert frame["d"].reading.missing == {"?": 1}
+    assert frame["v"].kind == "category"
+    assert read(tmp_path, "d,v\n31.12.2023,1\n12.31.2023,2\n")["d"].kind == "category"

@@ -119,7 +119,7 @@ def show_findings(findings: Findings, console: Console) -> None:
         evidence.add_row(name, value)
     console.print(evidence)
     columns = Table(title="Most shifted columns", title_justify="left")
-    for name in ("column", "kind", "difference (sd)", "distance", "threshold", "p (corrected)", "drifted"):
+    for name in ("column", "kind", "difference (sd)", "distance", "threshold", "corrected p", "drifted"):
         columns.add_column(name, justify="left" if name in ("column", "kind") else "right")
     for c in findings.columns[:10]:
         numbers = f"{c.standardized_difference:+.2f}", f"{c.distance:.2f}", f"{c.threshold:.2f}"

@@ -161,8 +161,8 @@ def compare(candidates: Sequence[Candidate], data: Data, validation: FloatArray 
     lead = LEAD_OVER_PLAIN if incumbent == plain else LEAD_OVER_COMBINATION
     ahead = [paired_gain(losses[incumbent], loss, used) for loss in losses]
     rivals = [i for i, each in enumerate(candidates) if i != incumbent and not each.is_combination]
-    best = max(rivals, key=lambda i: ahead[i][0], default=incumbent)
-    chosen = best if ahead[best][0] > lead * ahead[best][1] else incumbent
+    better = [i for i in rivals if ahead[i][0] > lead * ahead[i][1]]
+    chosen = max(better, key=lambda i: ahead[i][0], default=incumbent)
     reason = _reason(methods, chosen, plain, incumbent, ahead[chosen])
     members = [part.learner.label for part, _ in candidates[chosen].used]
     if candidates[chosen].is_combination and len(members) == 1:

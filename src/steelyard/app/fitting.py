@@ -179,7 +179,8 @@ def compare_methods(
     candidates, failed = _held_out(tried, data, folds, advance)
     advance("estimating the score on the target")
     comparison = compare(candidates, data, validation, shifted)
-    scores = [candidates[i].scores(data) for i in (comparison.plain, comparison.chosen)]
+    compared_models = dict.fromkeys((comparison.plain, comparison.chosen))  # one where the plain method was kept
+    scores = [candidates[i].scores(data) for i in compared_models]
     performance = _performance(scores, data, importance is not None, units, rng)
     rough = any(interval.low is None for interval in performance.values())
     comparison = replace(comparison, failed=failed, performance=performance, rough=rough)
@@ -276,12 +277,15 @@ def _performance(
     units: IntArray,
     rng: np.random.Generator,
 ) -> dict[str, Interval]:
-    """Scores of the plain and the chosen method, on the source and, where source and target overlap, on the target."""
+    """Scores of the plain and the chosen method, on the source and, where source and target overlap, on the target.
+
+    `scores` has one array for each of them, or one for both.
+    """
     found = {"source": bootstrap_t(scores[0], np.ones(len(scores[0])), rng, units=units)}
     if not overlap:
         return found
     n_classes = len(data.classes)
     score_range = ScoreRange.of_accuracy(n_classes) if n_classes else ScoreRange.of_squared_error(data.y)
     intervals = target_intervals(scores, data.X, data.X_target, score_range=score_range, units=units, rng=rng)
-    known = zip(("plain", "chosen"), intervals, strict=True)
+    known = zip(("plain", "chosen"), (intervals[0], intervals[-1]), strict=True)
     return found | {name: interval for name, interval in known if interval is not None}

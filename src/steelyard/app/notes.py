@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard._numerics.duplicates import LEAST_LEVELS, table_columns, units_of_rows
 from steelyard._numerics.empirical import empirical
+from steelyard._typing import FloatArray
 from steelyard.ratio._overlap import unseen_cells
 from steelyard.tables import Frame, TablePair
 from steelyard.tables.encoding import in_words
@@ -12,6 +17,8 @@ from steelyard.tables.frame import Reading
 
 # Columns of a table that are named in notes of one kind.
 NAMED = 5
+# Share of source rows that repeat another one above which they are mentioned.
+MANY_COPIES = 0.2
 
 
 def reading_notes(*frames: Frame) -> list[str]:
@@ -23,7 +30,7 @@ def reading_notes(*frames: Frame) -> list[str]:
             found = column.reading or Reading("")
             where = f"{found.table}, column {column.name!r}"
             if found.missing:
-                signs = " and ".join(f"{_count(n, 'value')} {sign!r}" for sign, n in found.missing.items())
+                signs = _listed([f"{_count(n, 'value')} {sign!r}" for sign, n in found.missing.items()])
                 verb = "was" if sum(found.missing.values()) == 1 else "were"
                 missing.append(f"{where}: {signs} {verb} read as missing.")
             if found.strays:
@@ -45,6 +52,10 @@ def _count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'s' if n > 1 else ''}"
 
 
+def _listed(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
 def unseen_levels(source: Frame, target: Frame) -> list[str]:
     """A note for each category with levels that the source does not have."""
     notes = []
@@ -61,6 +72,27 @@ def unseen_levels(source: Frame, target: Frame) -> list[str]:
                 "what they mean for the label cannot be learned."
             )
     return notes
+
+
+def possible_copies(rows: FloatArray, labels: NDArray[Any]) -> list[str]:
+    """A note where many source rows repeat another one and are yet held out one by one, as rows of few levels are.
+
+    Where a column has about as many levels as there are different rows, they may be copies of one another.
+    """
+    columns = table_columns(rows, labels)
+    factors, keys = np.random.default_rng(0).normal(size=len(columns)), np.zeros(len(rows))
+    for factor, column in zip(factors, columns, strict=True):
+        keys += factor * column  # equal rows have equal keys
+    _, first = np.unique(keys, return_index=True)
+    n_copies = len(rows) - len(first)
+    if n_copies < MANY_COPIES * len(rows) or len(np.unique(units_of_rows(columns))) < len(rows):
+        return []  # hardly any, or held out together
+    if max(len(np.unique(column[first])) for column in columns) < max(LEAST_LEVELS, len(first) / 2):
+        return []
+    return [
+        f"{n_copies:,} of the {len(rows):,} source rows repeat another one, label included. If they are copies and not "
+        "observations of their own, drop them: otherwise the scores on held-out rows are too good."
+    ]
 
 
 def unseen_combinations(pair: TablePair) -> list[str]:

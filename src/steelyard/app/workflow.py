@@ -16,10 +16,10 @@ from steelyard.app.atomic_files import csv_text
 from steelyard.app.comparison import Comparison
 from steelyard.app.fitting import BestFit, compare_methods
 from steelyard.app.labels import Labels, read_labels
-from steelyard.app.notes import reading_notes, unseen_combinations, unseen_levels
+from steelyard.app.notes import possible_copies, reading_notes, unseen_combinations, unseen_levels
 from steelyard.app.persistence import TableModel, model_files
 from steelyard.diagnostics import Diagnosis, Findings, diagnose_pair
-from steelyard.diagnostics.recommendation import OUTSIDE_SUPPORT
+from steelyard.diagnostics.recommendation import ALL_UNCOVERED, OUTSIDE_SUPPORT
 from steelyard.errors import InputError
 from steelyard.report import gather, render
 from steelyard.tables import Frame, TablePair, encode_pair, match_frames
@@ -82,7 +82,7 @@ def fit_tables(
     matched, target_rows = match_frames(source.without(label), target.without(label), f"{names[0]} and {names[1]}")
     notes += reading_notes(matched) + unseen_levels(matched, target_rows)
     pair = encode_pair(matched.take(labels.present), target_rows)
-    notes += unseen_combinations(pair)
+    notes += unseen_combinations(pair) + possible_copies(pair.X, labels.values)
     advance("diagnosing")
     findings = diagnose_pair(pair, random_state=seed).findings
     best = compare_methods(
@@ -97,6 +97,8 @@ def fit_tables(
         advance=advance,
     ).fit(advance)
     comparison = replace(best.comparison, classes=labels.classes)
+    if findings.uncovered > ALL_UNCOVERED:  # no source row vouches for the target: any score would be a guess
+        comparison = replace(comparison, performance={"source": comparison.performance["source"]})
     if "plain" in comparison.performance and findings.uncovered > OUTSIDE_SUPPORT:
         notes.append(
             f"{written_share(findings.uncovered)} of the target rows lie outside the source's support: predictions "

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 LEVEL = 0.05
 MOSTLY_UNCOVERED = 0.5  # share of target rows outside the source's support above which no weighting helps
+ALL_UNCOVERED = 0.9  # share above which nothing is known about the score on the target
 STRONG_SHIFT = 0.6  # effective sample size as a share of n below which a shift counts as strong
+UNIFORM = 0.99  # effective sample size as a share of n above which weights correct next to nothing
 HEAVY_TAIL = 0.7  # Pareto k above which the mean of the weights is unreliable
 OUTSIDE_SUPPORT = 0.05  # share of target rows outside the source's support above which the density ratio is unbounded
 
@@ -62,6 +64,9 @@ def recommend(
         found = f"The tests find no difference between source and target ({written_p(shift_p)})."
         return "no weighting", found, "Fit without weights: they would only add noise."
     found = f"Source and target differ ({written_p(shift_p)}).{where}"
+    if effective_share > UNIFORM and uncovered <= OUTSIDE_SUPPORT:
+        advice = "Fit without weights: those that can be estimated from these rows are all but uniform."
+        return "no weighting", found, advice
     bounded = "relative weights, which are bounded"
     if uncovered > OUTSIDE_SUPPORT:
         advice = f"No weights can represent those rows; for the others use {bounded}, or one-step."

@@ -57,7 +57,7 @@ def findings_fragment(findings: Findings) -> Markup:
     """Verdict, reason, advice, and the most shifted columns."""
     head = svg.tag("p", svg.tag("b", phrases.headline(findings, None)))
     words = " ".join(filter(None, (findings.reason, phrases.unseen(findings), findings.advice)))
-    names = ("column", "kind", "difference (sd)", "distance", "p (corrected)", "drifted")
+    names = ("column", "kind", "difference (sd)", "distance", "corrected p", "drifted")
     header = svg.tag("tr", *(svg.tag("th", name) for name in names))
     rows = [
         svg.tag(

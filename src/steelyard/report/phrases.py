@@ -85,7 +85,7 @@ def outcome(findings: Findings, comparison: Comparison) -> str:
     else:
         said.append("On held-out rows no other method was clearly better for the target, so the plain model is kept.")
     if no_overlap:
-        said.append("Collect labeled data near the target.")
+        said.append("Collect labeled data near the target, or drop columns that differ by construction.")
     return " ".join(said)
 
 

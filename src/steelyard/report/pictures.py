@@ -122,12 +122,15 @@ def love_plot(found: Sequence[ColumnBalance], weighted: bool) -> Markup:
     lanes = Lanes([column.name for column in found], 20.0)
     high = max(max(abs(c.before), abs(c.after) if weighted else 0.0) for c in found)
     across = Axis(0.0, max(high * 1.05, 0.3), lanes.start, WIDTH - 14)
-    parts = [tag("line", x1=across(BALANCED), x2=across(BALANCED), y1=4.0, y2=lanes.bottom, class_="rule")]
-    said = []
+    parts, said = [], []
+    if lanes.beside:
+        parts.append(tag("line", x1=across(BALANCED), x2=across(BALANCED), y1=4.0, y2=lanes.bottom, class_="rule"))
     for i, (column, y) in enumerate(zip(found, lanes.middles, strict=True)):
         before, after = abs(column.before), abs(column.after)
         parts += lanes.label(i)
         parts.append(tag("line", x1=across(0), x2=float(WIDTH - 14), y1=y, y2=y, class_="grid"))
+        if not lanes.beside:  # the rule in every lane, but not through the label above it
+            parts.append(tag("line", x1=across(BALANCED), x2=across(BALANCED), y1=y - 8, y2=y + 8, class_="rule"))
         shown = [(before, "before", "source ring")]
         if weighted:
             parts.append(tag("line", x1=across(before), x2=across(after), y1=y, y2=y, class_="change"))

@@ -19,7 +19,7 @@ WIDTH = 360
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 36
 NARROW, LETTER, CAPITAL, WIDE = 4.2, 7.5, 9.5, 12.5  # widths of letters in units, in a wide font
 BOLD = 1.06  # how much wider bold letters are
-LONGEST_LABEL = 60  # letters; a longer one is shortened in its middle, and a tooltip has all of it
+LONGEST_LABEL = 120  # letters; a longer one is shortened in its middle, and a tooltip has all of it
 BESIDE = 172.0  # width of labels up to which they stand left of the data, and not above it
 
 

@@ -74,12 +74,14 @@ class _RBF(BaseEstimator):
         rows = self.scaler_.transform(X[some])
         spread = np.square(pairwise_distances(rows[:500])).ravel()
         median = float(np.median(spread[spread > 0])) if np.any(spread > 0) else 1.0
+        # Equal centers make the kernel matrix singular, and its decomposition may then fail.
+        centers = rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])]
         best = np.inf
         for factor in GAMMAS:
             basis = Nystroem(
-                gamma=2 * factor / median, n_components=min(MOST_CENTERS, len(rows)), random_state=self.random_state
+                gamma=2 * factor / median, n_components=min(MOST_CENTERS, len(centers)), random_state=self.random_state
             )
-            features = basis.fit_transform(rows)
+            features = basis.fit(centers).transform(rows)
             errors = leave_one_out(features, outputs[some], weights[some], REGS)
             least = int(np.argmin(errors))
             if errors[least] < best:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,9 +13,12 @@ from numpy.typing import NDArray
 from steelyard.tables.frame import Column, Reading
 from steelyard.tables.missing import CODE, SIGNS, SIGNS_AMONG_NUMBERS, is_number
 
-# A column is nearly numbers if at most this share of its values, or this many, are something else.
+# A column is nearly numbers if at most this share of its values, or this many, are something else;
 FEW_STRAYS, LEAST_STRAYS = 0.05, 3
+# or if at most half of its values are, but only a few different ones among many different numbers, such as "unknown".
+MOST_STRAYS, FEW_WORDS, MANY_NUMBERS = 0.5, 3, 20
 DAY = "1970-01-01 "
+POINTED_DATE = r"^\d\d?\.\d\d?\.\d{4}$"  # with points the day comes first
 FIRST_ROWS = 20  # a kind that does not fit these is not tried on the whole column
 
 
@@ -134,6 +138,9 @@ def _typed(text: Any, kind: str | None, decimal_point: str) -> tuple[str, NDArra
         if found == "date":
             return found, as_days(cast)
         return ("number", as_days(cast) * 24) if found == "time" else (found, as_floats(cast))
+    if kind is None and pc.all(pc.match_substring_regex(text, POINTED_DATE)).as_py():
+        with suppress(pa.ArrowInvalid):
+            return "date", as_days(pc.strptime(text, "%d.%m.%Y", "s"))
     return None
 
 
@@ -164,7 +171,10 @@ def _strays(text: Any, how: TextFormat) -> tuple[Mapping[str, int], str]:
     pattern = rf"(?i)^[+-]?((\d+{point}?\d*|{point}\d+)(e[+-]?\d+)?|inf|infinity|nan)$"
     stray = ~pc.match_substring_regex(values, pattern).to_numpy(zero_copy_only=False).astype(bool)
     n_strays, total = int(n_rows[stray].sum()), int(n_rows.sum())
-    if not 0 < n_strays <= max(FEW_STRAYS * total, min(LEAST_STRAYS, total / 2 - 1)):
+    n_words = int(stray.sum())
+    words_among_numbers = n_words <= FEW_WORDS and len(stray) - n_words >= MANY_NUMBERS
+    share = MOST_STRAYS if words_among_numbers else FEW_STRAYS
+    if not 0 < n_strays <= max(share * total, min(LEAST_STRAYS, total / 2 - 1)):
         return {}, ""
     found = values.filter(stray)
     first = pc.index(pc.is_in(text, value_set=found), True).as_py()
