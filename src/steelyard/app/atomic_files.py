@@ -56,11 +56,17 @@ def write_file(out: Path, content: str | bytes, *inputs: Path, overwrite: bool =
     write_whole(out, content)
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_file_in_parts(out: Path, parts: Iterable[str], *inputs: Path, overwrite: bool = False) -> None:
+    """Like `write_file`, of parts that are not all in memory."""
+    check_file(out, *inputs, overwrite=overwrite)
+    write_whole(out, parts)
+
+
+def write_whole(path: Path, content: str | bytes | Iterable[str]) -> None:
     """Write a file beside its place and move it there: a reader never sees half of it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, _bytes(content))
+        _write(path, [_bytes(content)] if isinstance(content, str | bytes) else map(_bytes, content))
     except OSError as error:
         raise OutputError(
             f"{path} cannot be written ({error}). Give a folder that can be written with --out."
@@ -71,11 +77,12 @@ def _bytes(content: str | bytes) -> bytes:
     return content.encode("utf-8") if isinstance(content, str) else content
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, parts: Iterable[bytes]) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            for part in parts:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, 0o644)
@@ -189,7 +196,7 @@ def _staged(place: Path, prefix: str, files: Mapping[str, bytes]) -> Iterator[Pa
     staged.mkdir()
     try:
         for name, data in files.items():
-            _write(staged / name, data)
+            _write(staged / name, [data])
         yield staged
     finally:
         shutil.rmtree(staged, ignore_errors=True)
@@ -208,11 +215,12 @@ def _settle(folder: Path) -> None:
         pending.rmdir()
 
 
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """CSV whose text cells cannot start a formula: those get a leading apostrophe."""
+def csv_text(header: Sequence[str] | None, rows: Iterable[Sequence[Any]]) -> str:
+    """CSV whose text cells cannot start a formula: those get a leading apostrophe. None: no header line."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([_defused(name) for name in header])
+    if header is not None:
+        writer.writerow([_defused(name) for name in header])
     writer.writerows([_defused(value) for value in row] for row in rows)
     return file.getvalue()
 

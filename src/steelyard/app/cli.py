@@ -65,6 +65,13 @@ Overwrite = Annotated[
     typer.Option("--overwrite", help="Write over what is there already. Inputs and files of other names always stay."),
 ]
 
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Address of a running Dask scheduler, such as tcp://host:8786, that does the computing."
+    ),
+]
+
 
 @app.command()
 def diagnose(
@@ -75,6 +82,7 @@ def diagnose(
     out: Annotated[Path | None, typer.Option(help="Folder for findings.json and report.html.")] = None,
     overwrite: Overwrite = False,
     seed: Seed = 0,
+    cluster: Cluster = None,
     json_output: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -84,10 +92,13 @@ def diagnose(
     tests tell covariate shift from label shift and concept shift. Files larger than memory are sampled.
     """
     from steelyard.app import commands
+    from steelyard.app.cluster import connected
 
-    with _errors():
+    with _errors(), connected(cluster) as client:
         progress = progress_bar(ROWS, hidden=quiet or json_output)
-        findings, notes = commands.diagnose_files(source, target, label, seed, progress, out, overwrite, missing or ())
+        findings, notes = commands.diagnose_files(
+            source, target, label, seed, progress, out, overwrite, missing or (), client
+        )
         if json_output:
             typer.echo(json.dumps({**findings.to_dict(), "notes": notes}))
         elif not quiet:
@@ -112,15 +123,23 @@ def weigh(
         typer.Option(min=0, max=1, help="0: the estimator that fits the table (AutoRatio); above: RuLSIF of this eta."),
     ] = 0.0,
     seed: Seed = 0,
+    cluster: Cluster = None,
     json_output: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Estimate one importance weight per source row; the weights go into a CSV file."""
-    from steelyard.app import commands
+    """Estimate one importance weight per source row; the weights go into a CSV file.
 
-    with _errors():
+    Files of more than 100,000 rows are read block by block, in bounded memory; their encoded rows wait in a temporary
+    file (8 bytes for each row and column of numbers).
+    """
+    from steelyard.app import commands, weighing
+    from steelyard.app.cluster import connected
+
+    with _errors(), connected(cluster) as client:
         progress = progress_bar(ROWS, hidden=quiet or json_output)
-        summary = commands.weigh_files(source, target, label, eta, seed, out, progress, overwrite, missing or ())
+        summary = weighing.weigh_files(
+            source, target, label, eta, seed, out, progress, overwrite, missing or (), client
+        )
         if json_output:
             typer.echo(json.dumps(summary))
         elif not quiet:
@@ -155,6 +174,7 @@ def fit(
     missing: Missing = None,
     overwrite: Overwrite = False,
     seed: Seed = 0,
+    cluster: Cluster = None,
     json_output: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -169,10 +189,11 @@ def fit(
     a later fit knows the folder as its own and may replace them.
     """
     from steelyard.app import commands, workflow
+    from steelyard.app.cluster import connected
     from steelyard.errors import ParameterError
     from steelyard.stacking.learners import FAST
 
-    with _errors():
+    with _errors(), connected(cluster):
         progress = progress_bar(ROWS, hidden=quiet or json_output)
         if fast and learner:
             raise ParameterError("--fast chooses the learners; give either --fast or --learner.")
@@ -193,15 +214,17 @@ def predict(
     out: Annotated[Path, typer.Option(help="Where to write the predictions.")] = Path("predictions.csv"),
     missing: Missing = None,
     overwrite: Overwrite = False,
+    cluster: Cluster = None,
     json_output: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Predict new rows with a model that steelyard fit saved."""
     from steelyard.app import commands
+    from steelyard.app.cluster import connected
 
-    with _errors():
+    with _errors(), connected(cluster) as client:
         progress = progress_bar(ROWS, hidden=quiet or json_output)
-        summary = commands.predict_file(model, table, out, progress, overwrite, missing or ())
+        summary = commands.predict_file(model, table, out, progress, overwrite, missing or (), client)
         if json_output:
             typer.echo(json.dumps(summary))
         elif not quiet:

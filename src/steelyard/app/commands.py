@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +15,48 @@ from rich.table import Table
 
 from steelyard._numerics.weighted_means import paired_gain
 from steelyard._numerics.written import written, written_p, written_share
-from steelyard._typing import FloatArray
-from steelyard.app.atomic_files import MARK, check_file, check_folder, csv_text, write_file, write_folder
+from steelyard._typing import FloatArray, IntArray
+from steelyard.app.atomic_files import (
+    MARK,
+    check_file,
+    check_folder,
+    write_file,
+    write_file_in_parts,
+    write_folder,
+)
+from steelyard.app.cluster import mapped
 from steelyard.app.fitting import N_STEPS
 from steelyard.app.inputs import labeled, read, read_pair, require_label, split_label
+from steelyard.app.long_files import (
+    SAMPLE,
+    MissingCounts,
+    any_long,
+    encoded_block,
+)
 from steelyard.app.notes import reading_notes, unseen_combinations, unseen_levels
 from steelyard.app.persistence import FILES, TableModel, load_model
 from steelyard.app.workflow import FittedTables, diagnosis_report, fit_tables, predictions_csv
-from steelyard.balance import Balance, balance_in_words, cross_fitted_balance
-from steelyard.diagnostics import Findings, diagnose_pair
+from steelyard.diagnostics import Diagnosis, Findings, diagnose_pair
 from steelyard.diagnostics.findings import LEAST_ROWS
-from steelyard.errors import InputError, SteelyardWarning, TableError, UnseenCellsWarning
+from steelyard.errors import InputError, TableError
 from steelyard.model_selection.bootstrap import Interval, bootstrap_t
-from steelyard.ratio import RULSIF, AutoRatio
-from steelyard.ratio.candidates import mixture_in_words
 from steelyard.report import phrases
 from steelyard.stacking.learners import choose_learners, default_learners
-from steelyard.tables import Column, TablePair, encode_pair, match_frames, place_of_row, regular_files
+from steelyard.tables import (
+    Column,
+    TableFile,
+    TablePair,
+    encode_pair,
+    match_frames,
+    place_of_row,
+    read_blocks,
+    regular_files,
+)
 from steelyard.tables.encoding import in_words
 from steelyard.tables.missing import is_number
-from steelyard.target import Target
-from steelyard.weights import effective_sample_size
 
-# Rows of a file that are kept for a diagnosis, which compares fewer.
-SAMPLE = 20_000
+# Rows of a file that a model is fitted to; of a longer one it is a sample.
+MOST_FITTED = 200_000
 # What the commands write into their folders, in addition to the mark.
 DIAGNOSE_FILES = ("findings.json", "report.html")
 FIT_FILES = (*FILES, "weights.csv", "predictions.csv", *DIAGNOSE_FILES)
@@ -54,6 +71,7 @@ def diagnose_files(
     out: Path | None,
     overwrite: bool = False,
     missing: Sequence[str] = (),
+    client: Any = None,
 ) -> tuple[Findings, list[str]]:
     """Findings and notes about two files, and where there is a folder for it a report."""
     if out is not None:
@@ -68,7 +86,7 @@ def diagnose_files(
             split_label(frame, label) for frame in labeled(*frames, label, names)
         )
         pair = encode_pair(*match_frames(source_frame, target_frame, " and ".join(names)))
-        diagnosis = diagnose_pair(pair, y, y_target, random_state=seed)
+        (diagnosis,) = mapped(client, _diagnosed, pair, [(y, y_target, seed)])
         findings = diagnosis.findings
         notes += unseen_levels(pair.source, pair.target) + unseen_combinations(pair)
         if out is not None:
@@ -80,6 +98,10 @@ def diagnose_files(
             write_folder(out, contents, source, target, made_by="diagnose", overwrite=overwrite)
         progress.remove_task(task)
     return findings, notes
+
+
+def _diagnosed(pair: TablePair, y: Any, y_target: Any, seed: int) -> Diagnosis:
+    return diagnose_pair(pair, y, y_target, random_state=seed)
 
 
 def show_notes(notes: Sequence[str], console: Console) -> None:
@@ -127,62 +149,6 @@ def show_findings(findings: Findings, console: Console) -> None:
     console.print(columns)
 
 
-def weigh_files(
-    source: Path,
-    target: Path,
-    label: str | None,
-    eta: float,
-    seed: int,
-    out: Path,
-    progress: Progress,
-    overwrite: bool = False,
-    missing: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Write one importance weight per source row; return a summary of them."""
-    check_file(out, source, target, overwrite=overwrite)
-    with progress, regular_files(source, target) as files:
-        frames = read_pair(files, progress, at_most=None, seed=seed, missing=missing, least=2)
-        require_label(frames[0], label, files[0].name)
-        task = progress.add_task("estimating importance weights", total=None, rows="")
-        source_frame, target_frame = (split_label(frame, label)[0] for frame in frames)
-        pair = encode_pair(*match_frames(source_frame, target_frame, f"{files[0].name} and {files[1].name}"))
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", SteelyardWarning)
-            warnings.simplefilter("ignore", UnseenCellsWarning)  # said below, by the names of the columns
-            weights, method, balance = _weigh(pair, eta, seed)
-        progress.remove_task(task)
-    text = csv_text(["row", "weight"], ([i + 1, float(w)] for i, w in enumerate(weights)))
-    write_file(out, text, source, target, overwrite=overwrite)
-    unbalanced = balance_in_words(balance.by_column())
-    return {
-        "rows": len(weights),
-        "ratio": method,
-        "effective_sample_size": effective_sample_size(weights),
-        "largest": float(weights.max()),
-        "mean_difference": {"before": balance.mean_before, "after": balance.mean_after},
-        "balance": [asdict(column) for column in balance.by_column()],
-        "out": str(out),
-        "notes": [
-            *reading_notes(source_frame, target_frame),
-            *unseen_levels(pair.source, pair.target),
-            *unseen_combinations(pair),
-            *(str(warning.message) for warning in said),
-            *([] if unbalanced is None else [unbalanced]),
-        ],
-    }
-
-
-def _weigh(pair: TablePair, eta: float, seed: int) -> tuple[FloatArray, str, Balance]:
-    """Weights, the name of what estimated them, and the balance of the columns on held-out rows."""
-    names, target = pair.encoding.feature_names, Target(pair.X_target)
-    if eta > 0:
-        relative = RULSIF(eta, random_state=seed).fit(pair.X, target=target)
-        balance = cross_fitted_balance(RULSIF(eta, random_state=seed), pair.X, target=target, columns=names)
-        return relative.weights_, f"RuLSIF, eta = {eta:g}", balance
-    chosen = AutoRatio(random_state=seed).fit(pair.X, target=target)
-    return chosen.weights_, mixture_in_words(chosen.candidates_), replace(chosen.balance_, columns=tuple(names))
-
-
 def fit_files(
     source: Path,
     target: Path,
@@ -217,7 +183,9 @@ def fit_pair(
 ) -> FittedTables:
     """Fit on two files, which the report calls by these names; writes nothing."""
     with progress, regular_files(source, target) as files:
-        frames = read_pair(files, progress, at_most=None, seed=seed, missing=missing, least=LEAST_ROWS, label=label)
+        frames = read_pair(
+            files, progress, at_most=MOST_FITTED, seed=seed, missing=missing, least=LEAST_ROWS, label=label
+        )
         require_label(frames[0], label, files[0].name)
         bar = progress.add_task("fitting", total=N_STEPS + 2, rows="")
         return fit_tables(
@@ -264,17 +232,59 @@ def show_run(run: FittedTables, out: Path, console: Console) -> None:
 
 
 def predict_file(
-    folder: Path, table: Path, out: Path, progress: Progress, overwrite: bool = False, missing: Sequence[str] = ()
+    folder: Path,
+    table: Path,
+    out: Path,
+    progress: Progress,
+    overwrite: bool = False,
+    missing: Sequence[str] = (),
+    client: Any = None,
 ) -> dict[str, Any]:
-    """Write the predictions of a saved model for a file."""
+    """Write the predictions of a saved model for a file. A long one goes to a cluster, if any."""
     inputs = table, *(folder / name for name in (*FILES, MARK))
     check_file(out, *inputs, overwrite=overwrite)
     model = load_model(folder)
-    with progress:
-        frame = read(table, progress, at_most=None, seed=0, kinds=model.kinds, missing=(*model.missing, *missing))
-        predictions = predictions_csv(model, model.encode(frame, str(table)))
-        write_file(out, predictions, *inputs, overwrite=overwrite)
-    return {"rows": len(frame), "method": model.about["method"], "out": str(out), "notes": reading_notes(frame)}
+    signs = (*model.missing, *missing)
+    with progress, regular_files(table) as (file,):
+        if any_long(file):
+            n_rows, notes = _predict_long_file(model, file, out, progress, overwrite, signs, inputs, client)
+        else:
+            frame = read(file, progress, at_most=None, seed=0, kinds=model.kinds, missing=signs)
+            predictions = predictions_csv(model, model.encode(frame, file.name), frame.running_numbers())
+            write_file(out, predictions, *inputs, overwrite=overwrite)
+            n_rows, notes = len(frame), reading_notes(frame)
+    return {"rows": n_rows, "method": model.about["method"], "out": str(out), "notes": notes}
+
+
+def _predicted_block(model: TableModel, rows: FloatArray, numbers: IntArray) -> str:
+    return predictions_csv(model, rows, numbers, header=bool(numbers[0] == 0))
+
+
+def _predict_long_file(
+    model: TableModel,
+    file: TableFile,
+    out: Path,
+    progress: Progress,
+    overwrite: bool,
+    signs: Sequence[str],
+    inputs: Sequence[Path],
+    client: Any,
+) -> tuple[int, list[str]]:
+    """Predict a file block by block; its number of rows, and notes on how it was read."""
+    task = progress.add_task(f"predicting {file.name}", total=None, rows="")
+    counts = MissingCounts()
+    n_rows = 0
+
+    def blocks() -> Iterator[tuple[FloatArray, IntArray]]:
+        nonlocal n_rows
+        for frame in read_blocks(file, kinds=model.kinds, missing=signs):
+            counts.add(frame)
+            n_rows += len(frame)
+            progress.update(task, rows=f"{n_rows:,} rows")
+            yield encoded_block(frame, model.encoding, file.name), frame.running_numbers()
+
+    write_file_in_parts(out, mapped(client, _predicted_block, model, blocks()), *inputs, overwrite=overwrite)
+    return n_rows, reading_notes(counts.frame(file.name))
 
 
 def evaluate_file(

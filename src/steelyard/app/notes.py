@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,17 @@ def _count(n: int, noun: str) -> str:
 
 def _listed(parts: list[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def sampling_notes(frames: Sequence[Frame], names: Sequence[str]) -> list[str]:
+    """A note where a model is fitted to a sample of a table."""
+    sides = zip(frames, names, ("weights.csv", "predictions.csv"), ("weigh", "predict"), strict=True)
+    return [
+        f"The model is learned from an even sample, {len(frame):,} of the {frame.sampled_from:,} rows of {name}. "
+        f"{file} has these rows, with their numbers in the file; steelyard {command} takes files of any length."
+        for frame, name, file, command in sides
+        if frame.sampled_from is not None
+    ]
 
 
 def unseen_levels(source: Frame, target: Frame) -> list[str]:

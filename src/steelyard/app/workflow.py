@@ -11,12 +11,12 @@ import numpy as np
 
 import steelyard
 from steelyard._numerics.written import written_share
-from steelyard._typing import FloatArray
+from steelyard._typing import FloatArray, IntArray
 from steelyard.app.atomic_files import csv_text
 from steelyard.app.comparison import Comparison
 from steelyard.app.fitting import BestFit, compare_methods
 from steelyard.app.labels import Labels, read_labels
-from steelyard.app.notes import possible_copies, reading_notes, unseen_combinations, unseen_levels
+from steelyard.app.notes import possible_copies, reading_notes, sampling_notes, unseen_combinations, unseen_levels
 from steelyard.app.persistence import TableModel, model_files
 from steelyard.diagnostics import Diagnosis, Findings, diagnose_pair
 from steelyard.diagnostics.recommendation import ALL_UNCOVERED, OUTSIDE_SUPPORT
@@ -77,8 +77,9 @@ def fit_tables(
     """
     if task not in TASKS:
         raise InputError(f"--task must be one of {', '.join(TASKS)}; got {task!r}.")
-    labels = read_labels(source[label], names[0], task, place)
-    notes = labels.notes(target, names[1], task)
+    numbers = source.running_numbers()
+    labels = read_labels(source[label], names[0], task, lambda row: place(int(numbers[row])))
+    notes = [*sampling_notes((source, target), names), *labels.notes(target, names[1], task)]
     matched, target_rows = match_frames(source.without(label), target.without(label), f"{names[0]} and {names[1]}")
     notes += reading_notes(matched) + unseen_levels(matched, target_rows)
     pair = encode_pair(matched.take(labels.present), target_rows)
@@ -113,11 +114,11 @@ def fit_tables(
         "made by": f"steelyard {steelyard.__version__}",
     }
     model = _table_model(pair, labels, comparison, best, facts)
-    numbered = zip(np.flatnonzero(labels.present) + 1, best.weights, strict=True)
+    numbered = zip(numbers[labels.present] + 1, best.weights, strict=True)
     files: dict[str, str | bytes] = {
         **model_files(model),
         "weights.csv": csv_text(["row", "weight"], ([int(row), float(weight)] for row, weight in numbered)),
-        "predictions.csv": predictions_csv(model, pair.X_target),
+        "predictions.csv": predictions_csv(model, pair.X_target, target.running_numbers()),
         "findings.json": json.dumps(run_dict(findings, comparison), indent=2, ensure_ascii=False) + "\n",
         "report.html": _fit_report(findings, pair, comparison, best, facts, notes, seed),
     }
@@ -178,7 +179,7 @@ def diagnosis_report(diagnosis: Diagnosis, facts: dict[str, str], notes: list[st
     return render(findings, evidence, None, facts=facts, notes=notes)
 
 
-def predictions_csv(model: TableModel, rows: FloatArray) -> str:
+def predictions_csv(model: TableModel, rows: FloatArray, numbers: IntArray, *, header: bool = True) -> str:
     """CSV with the number, the prediction and, for classes, the probabilities of each encoded row.
 
     Parameters
@@ -187,17 +188,25 @@ def predictions_csv(model: TableModel, rows: FloatArray) -> str:
         A fitted or loaded model.
     rows : array of shape (n_rows, n_features)
         Encoded rows.
+    numbers : array of shape (n_rows,)
+        Their numbers in the table, from 0 on.
+    header : bool, default=True
+        Whether the first line names the columns.
 
     Returns
     -------
     str
     """
     found = model.predict(rows)
+    names = ["row", "prediction", *(f"probability of {name}" for name in model.classes)]
     if not model.classes:
-        return csv_text(["row", "prediction"], ([i + 1, float(value)] for i, value in enumerate(found)))
-    shares = model.probabilities(rows)
-    header = ["row", "prediction", *(f"probability of {name}" for name in model.classes)]
-    return csv_text(header, ([i + 1, value, *(f"{p:.6g}" for p in shares[i])] for i, value in enumerate(found)))
+        lines = ([int(i) + 1, float(value)] for i, value in zip(numbers, found, strict=True))
+        return csv_text(names if header else None, lines)
+    shares = (tuple(f"{p:.6g}" for p in row) for row in model.probabilities(rows))
+    return csv_text(
+        names if header else None,
+        ([int(i) + 1, value, *row] for i, value, row in zip(numbers, found, shares, strict=True)),
+    )
 
 
 def run_dict(findings: Findings, comparison: Comparison) -> dict[str, Any]:

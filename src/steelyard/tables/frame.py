@@ -94,6 +94,10 @@ class Frame:
         Number of rows.
     missing : tuple of str, default=()
         Signs of missing values that were given when the table was read, in addition to the usual ones.
+    numbers : array of shape (n_rows,), default=None
+        The running numbers of the rows, from 0 on, where they are some rows of a longer table.
+    sampled_from : int, default=None
+        Number of rows of the table that they were sampled from, if they were.
 
     Examples
     --------
@@ -107,6 +111,8 @@ class Frame:
     columns: tuple[Column, ...]
     n_rows: int
     missing: tuple[str, ...] = ()
+    numbers: IntArray | None = None
+    sampled_from: int | None = None
 
     @property
     def names(self) -> list[str]:
@@ -122,7 +128,13 @@ class Frame:
     def take(self, rows: IntArray | NDArray[np.bool_]) -> Frame:
         """Some of the rows."""
         columns = tuple(column.take(rows) for column in self.columns)
-        return replace(self, columns=columns, n_rows=int(np.sum(rows)) if rows.dtype == bool else len(rows))
+        numbers = None if self.numbers is None else self.numbers[rows]
+        n_rows = int(np.sum(rows)) if rows.dtype == bool else len(rows)
+        return replace(self, columns=columns, n_rows=n_rows, numbers=numbers)
+
+    def running_numbers(self) -> IntArray:
+        """The number of each row in the table that was read, from 0 on."""
+        return np.arange(self.n_rows) if self.numbers is None else self.numbers
 
     def without(self, *names: str) -> Frame:
         """All columns but some."""

@@ -128,15 +128,17 @@ class RowStream:
         Blocks of rows (arrays, data frames or Arrow batches); iterating it again starts again at the first one.
     name : str
         What the table is called in errors, for example "source".
+    shown : bool, default=True
+        Whether long passes show a bar.
     """
 
-    def __init__(self, source: Iterable[Any], name: str) -> None:
+    def __init__(self, source: Iterable[Any], name: str, *, shown: bool = True) -> None:
         if iter(source) is source:
             raise InputTypeError(
                 f"The {name} blocks can be iterated only once ({type(source).__name__}), but several passes are "
                 "needed. Give a list of arrays, or an object whose __iter__ starts again at the first block."
             )
-        self._source, self.name = source, name
+        self._source, self.name, self._shown = source, name, shown
         first = next(iter(source), None)
         if first is None:
             raise InputError(f"{name}: there are no blocks, so there is no row. Give at least one block of rows.")
@@ -180,7 +182,7 @@ class RowStream:
         """Sums over all rows, in one pass; after two seconds a bar tells how far it is."""
         sums, began = make(), time.perf_counter()
         n_rows = 0
-        with progress_bar("{task.fields[rows]} rows", hidden=not sys.stderr.isatty()) as bar:
+        with progress_bar("{task.fields[rows]} rows", hidden=not (self._shown and sys.stderr.isatty())) as bar:
             task = bar.add_task(f"{doing} ({self.name})", total=None, visible=False, rows="")
             for start, rows in self.chunks():
                 sums.add(start, rows)
