@@ -4,6 +4,8 @@ from importlib.util import find_spec
 
 OPTIONAL = {
     "torch": ["src/steelyard/deep/*", "src/steelyard/causal/*"],
+    "lightning": ["src/steelyard/deep/lightning/*"],
+    "transformers": ["src/steelyard/deep/transformers/*"],
     "numba": ["src/steelyard/deep/_matching/line.py", "src/steelyard/deep/_matching/pair_quantile.py"],
     "pyvinecopulib": ["src/steelyard/baselines/copula.py"],
     "clarabel": ["src/steelyard/baselines/discrepancy.py"],

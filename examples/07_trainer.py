@@ -10,12 +10,15 @@ from steelyard.datasets import label_noise
 from steelyard.deep.transformers import DynamicWeightsMixin
 
 rng = np.random.default_rng(0)
-sentences = rng.integers(0, 40, (1700, 10))  # words 0 to 9 are kind, words 10 to 19 are not
-truth = ((sentences < 10).sum(axis=1) > ((sentences >= 10) & (sentences < 20)).sum(axis=1)).astype(int)
+truth = rng.integers(0, 5, 1700)  # a subject, which half of the words of a sentence belong to
+of_subject, any_word = 8 * truth[:, None] + rng.integers(0, 8, (1700, 10)), rng.integers(0, 40, (1700, 10))
+sentences = np.where(rng.random((1700, 10)) < 0.5, of_subject, any_word)
 
 
 def rows(start, stop, labels):
-    return [{"input_ids": torch.tensor(s), "labels": int(k)} for s, k in zip(sentences[start:stop], labels, strict=True)]
+    return [
+        {"input_ids": torch.tensor(s), "labels": int(k)} for s, k in zip(sentences[start:stop], labels, strict=True)
+    ]
 
 
 train = rows(0, 1000, label_noise(truth[:1000], 0.4, random_state=0))
@@ -30,12 +33,12 @@ class WeightedTrainer(DynamicWeightsMixin, Trainer):  # all that is needed
 def learn(trainer, **options):
     set_seed(0)
     config = BertConfig(
-        vocab_size=40, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64, num_labels=2
+        vocab_size=40, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64, num_labels=5
     )
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             folder,
-            num_train_epochs=15,
+            num_train_epochs=30,
             per_device_train_batch_size=50,
             learning_rate=3e-3,
             use_cpu=True,

@@ -49,9 +49,7 @@ def test_each_alone_they_take_other_steps(processes):
 @pytest.mark.parametrize("n_micro", [2, 3, 60])
 def test_accumulated_gradients_are_those_of_the_whole_batch(n_micro):
     np.testing.assert_allclose(learn(n_micro=n_micro), learn(), rtol=0, atol=1e-5)
-    np.testing.assert_allclose(
-        learn(n_micro=n_micro, preset="authors"), learn(preset="authors"), rtol=0, atol=1e-5
-    )
+    np.testing.assert_allclose(learn(n_micro=n_micro, preset="authors"), learn(preset="authors"), rtol=0, atol=1e-5)
 
 
 def test_a_process_without_rows_and_validation_rows_that_both_have(processes):

@@ -1,5 +1,6 @@
 """The Lightning callback: the steps of a loop written by hand, in one process and in two; what it asks for."""
 
+import importlib
 import logging
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from steelyard.deep import DynamicWeights
 from steelyard.deep.lightning import DynamicWeightsCallback
-from steelyard.errors import InputError, InputTypeError, ParameterError
+from steelyard.errors import DependencyError, InputError, InputTypeError, ParameterError
 from tests.deep.glue_under_torchrun import data, fit_lightning, flat, lightning_module
 
 SCRIPT = Path(__file__).with_name("glue_under_torchrun.py")
@@ -49,9 +50,9 @@ def test_its_steps_are_those_of_a_loop_by_hand(tmp_path, preset):
     assert (flat(module) - by_hand(40, warm_up=3)).abs().max() > 1e-2
 
 
-@pytest.mark.parametrize("batch_size", [10, 13])
+@pytest.mark.parametrize("batch_size", [10, 11, 13])
 def test_accumulated_batches_are_weighted_as_one(tmp_path, batch_size):
-    """With 13 rows the last step of an epoch has fewer batches, and the last of these fewer rows."""
+    """With 11 and 13 rows the last step of an epoch has three batches and one, and the last of these fewer rows."""
     module, _ = fit_lightning(tmp_path, batch_size, accumulate_grad_batches=4)
     np.testing.assert_allclose(flat(module), by_hand(4 * batch_size), rtol=0, atol=1e-5)
 
@@ -73,7 +74,7 @@ def test_two_processes_take_the_steps_of_one(tmp_path):
 
 
 def test_evaluation_mode_warm_up_and_what_it_logs(tmp_path):
-    X, y, clean_X, clean_y = data()
+    *_, clean_X, clean_y = data()
     clean = DataLoader(TensorDataset(clean_X, clean_y), batch_size=8, shuffle=True)
     module, trainer = fit_lightning(tmp_path, 80, clean=clean, warm_up=1, epochs=2)
     weighted_step = [False, False, True]  # training and clean rows for the weights, then the gradient
@@ -81,7 +82,7 @@ def test_evaluation_mode_warm_up_and_what_it_logs(tmp_path):
     assert "training_step" not in vars(module)
     assert 0 < trainer.callback_metrics["effective_share"] <= 1
     plain, _ = fit_lightning(tmp_path, 80, epochs=2, weighted=False)
-    as_plain, trainer = fit_lightning(tmp_path, 80, warm_up=2, epochs=2 + 1, limit_train_batches=2, max_steps=4)
+    as_plain, _ = fit_lightning(tmp_path, 80, warm_up=2, epochs=2 + 1, limit_train_batches=2, max_steps=4)
     assert torch.equal(flat(plain), flat(as_plain))
 
 
@@ -111,3 +112,10 @@ def test_mistakes(tmp_path, monkeypatch):
         callback.on_fit_start(None, module)
     with pytest.raises(InputError, match="at least one is needed"):
         fit_lightning(tmp_path, 40, clean=[])
+
+
+def test_without_the_package_it_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
+    monkeypatch.delitem(sys.modules, "steelyard.deep.lightning")
+    with pytest.raises(DependencyError, match=r"pip install 'steelyard\[lightning\]'"):
+        importlib.import_module("steelyard.deep.lightning")

@@ -1,5 +1,6 @@
 """The mixin for the Trainer of Transformers: the steps of a loop written by hand, in one process and in two."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch.nn.functional as F
 
 from steelyard.deep import DynamicWeights
 from steelyard.deep.transformers import DynamicWeightsMixin
-from steelyard.errors import InputError, ParameterError
+from steelyard.errors import DependencyError, InputError, ParameterError
 from tests.deep.glue_under_torchrun import bert, data, fit_transformers, flat
 
 SCRIPT = Path(__file__).with_name("glue_under_torchrun.py")
@@ -52,9 +53,9 @@ def test_its_steps_are_those_of_a_loop_by_hand(tmp_path, smoothing):
     assert trainer.state.global_step == 12
 
 
-@pytest.mark.parametrize("batch_size", [10, 13])
+@pytest.mark.parametrize("batch_size", [10, 11, 13])
 def test_accumulated_batches_are_weighted_as_one(tmp_path, batch_size):
-    """With 13 rows the last step of an epoch has fewer batches, and the last of these fewer rows."""
+    """With 11 and 13 rows the last step of an epoch has three batches and one, and the last of these fewer rows."""
     model, _ = fit_transformers(tmp_path, batch_size, gradient_accumulation_steps=4)
     np.testing.assert_allclose(flat(model), by_hand(4 * batch_size), rtol=0, atol=1e-5)
 
@@ -123,3 +124,10 @@ def test_mistakes(tmp_path):
     outputs, labels = {"logits": torch.ones(20, 5, 2)}, torch.zeros(20, 5, dtype=torch.long)
     with pytest.raises(InputError, match=r"labels of shape \(20, 5\). For another task override row_losses"):
         DynamicWeightsMixin.row_losses(None, outputs, {"labels": labels})
+
+
+def test_without_the_package_it_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.delitem(sys.modules, "steelyard.deep.transformers")
+    with pytest.raises(DependencyError, match=r"pip install 'steelyard\[transformers\]'"):
+        importlib.import_module("steelyard.deep.transformers")

@@ -53,7 +53,7 @@ def validation_batches(rows: Any) -> Iterator[Any]:
 
 
 def _without_end(batches: Iterable[Any]) -> Iterator[Any]:
-    sampler = getattr(batches, "sampler", None)
+    sampler: Any = getattr(batches, "sampler", None)
     n_passes = 0
     while True:
         if hasattr(sampler, "set_epoch"):  # a sampler of several processes shuffles by the number of the pass

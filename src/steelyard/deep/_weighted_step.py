@@ -26,4 +26,4 @@ def weigh_micro_batches(
                 'with reduction="none"; take the mean over the tokens or pixels of a row.'
             )
     weights = dynamic(torch.cat(losses[:-1]), losses[-1])
-    return list(weights.split([len(part) for part in losses[:-1]]))
+    return list(torch.split(weights, [len(part) for part in losses[:-1]]))

@@ -89,9 +89,7 @@ class DynamicWeightsCallback(Callback):
                 "DynamicWeights yourself."
             )
         if trainer.max_epochs is not None and 0 <= trainer.max_epochs <= self.warm_up:
-            raise ParameterError(
-                f"warm_up must leave epochs with weights; got {self.warm_up} of {trainer.max_epochs}."
-            )
+            raise ParameterError(f"warm_up must leave epochs with weights; got {self.warm_up} of {trainer.max_epochs}.")
         self._pending, batches = [], validation_batches(self.clean)
         plain: Callable[..., Any] = pl_module.training_step
 
@@ -106,7 +104,7 @@ class DynamicWeightsCallback(Callback):
     def _weighted_step(
         self, trainer: Trainer, module: LightningModule, batch: Any, clean_batches: Iterator[Any]
     ) -> Tensor:
-        """The loss of a step; of all but the last of its micro-batches zero, because their weights are not known yet."""
+        """The loss of a step; zero for all but its last micro-batch, because their weights are not known yet."""
         self._pending.append(batch)
         n_micro = trainer.accumulate_grad_batches
         if len(self._pending) < n_micro and not trainer.is_last_batch:
