@@ -39,6 +39,7 @@ class DynamicWeightsMixin:
 
     Examples
     --------
+    >>> import tempfile
     >>> import torch
     >>> from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
     >>> from steelyard.deep.transformers import DynamicWeightsMixin
@@ -48,13 +49,15 @@ class DynamicWeightsMixin:
     ...     vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
     ... )
     >>> rows = [{"input_ids": torch.randint(20, (5,)), "labels": k % 2} for k in range(40)]
+    >>> folder = tempfile.TemporaryDirectory()
     >>> trainer = WeightedTrainer(
     ...     BertForSequenceClassification(config),
-    ...     TrainingArguments(num_train_epochs=2, report_to="none"),
+    ...     TrainingArguments(folder.name, num_train_epochs=2, report_to="none"),
     ...     train_dataset=rows[10:],
     ...     clean=rows[:10],
     ... )
     >>> result = trainer.train()  # doctest: +SKIP
+    >>> folder.cleanup()
     """
 
     def __init__(
