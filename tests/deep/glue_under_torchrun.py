@@ -105,7 +105,9 @@ def bert():
     )
 
 
-def fit_transformers(folder, batch_size, *, clean=None, weighted=True, mixin=None, mixed=None, **options):
+def fit_transformers(
+    folder, batch_size, *, clean=None, weighted=True, mixin=None, mixed=None, counts_items=True, **options
+):
     from transformers import Trainer, TrainingArguments
 
     from steelyard.deep.transformers import DynamicWeightsMixin
@@ -138,6 +140,8 @@ def fit_transformers(folder, batch_size, *, clean=None, weighted=True, mixin=Non
         optimizers=(optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)),
         **(ours | (mixed or {}) if weighted else {}),
     )
+    # Whether the model takes the number of labels of a step; if not, the trainer divides its loss by the micro-batches.
+    trainer.model_accepts_loss_kwargs = counts_items
     trainer.train()
     return model, trainer
 

@@ -80,7 +80,8 @@ def test_evaluation_mode_warm_up_and_what_it_logs(tmp_path):
     weighted_step = [False, False, True]  # training and clean rows for the weights, then the gradient
     assert module.modes == [True, True, *weighted_step, *weighted_step]
     assert "training_step" not in vars(module)
-    assert 0 < trainer.callback_metrics["effective_share"] <= 1
+    assert 0 < trainer.callback_metrics["effective_share"] < 1
+    assert 0 < trainer.callback_metrics["weighted_loss"] < 2
     plain, _ = fit_lightning(tmp_path, 80, epochs=2, weighted=False)
     as_plain, _ = fit_lightning(tmp_path, 80, warm_up=2, epochs=2 + 1, limit_train_batches=2, max_steps=4)
     assert torch.equal(flat(plain), flat(as_plain))

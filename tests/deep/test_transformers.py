@@ -56,8 +56,9 @@ def test_its_steps_are_those_of_a_loop_by_hand(tmp_path, smoothing):
 @pytest.mark.parametrize("batch_size", [10, 11, 13])
 def test_accumulated_batches_are_weighted_as_one(tmp_path, batch_size):
     """With 11 and 13 rows the last step of an epoch has three batches and one, and the last of these fewer rows."""
-    model, _ = fit_transformers(tmp_path, batch_size, gradient_accumulation_steps=4)
-    np.testing.assert_allclose(flat(model), by_hand(4 * batch_size), rtol=0, atol=1e-5)
+    for counts_items in (True, False):
+        model, _ = fit_transformers(tmp_path, batch_size, gradient_accumulation_steps=4, counts_items=counts_items)
+        np.testing.assert_allclose(flat(model), by_hand(4 * batch_size), rtol=0, atol=1e-5)
 
 
 def test_mixed_precision(tmp_path):

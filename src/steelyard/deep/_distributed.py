@@ -32,7 +32,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Halves:
+class BatchPair:
     """Losses or features of a training and a validation batch, and their labels where the matching needs them."""
 
     train: Tensor
@@ -54,8 +54,8 @@ def shared_group(process_group: ProcessGroup | Literal[False] | None) -> Process
 
 
 def gather(
-    batch: Halves, problem: InputError | None, agree: dict[str, int], group: ProcessGroup
-) -> tuple[Halves, Share]:
+    batch: BatchPair, problem: InputError | None, agree: dict[str, int], group: ProcessGroup
+) -> tuple[BatchPair, Share]:
     """The batch of all processes, in the order of their ranks, and the share of this one.
 
     `problem` is what is wrong with the rows of this process, if anything: then every process raises an error, none is
@@ -81,7 +81,7 @@ def gather(
     train, validation = _gather_rows(batch.train.to(sent), batch.validation.to(sent), sizes, group, device)
     labels = batch.labels and _gather_rows(batch.labels[0].long(), batch.labels[1].long(), sizes, group, device)
     rank, rows = dist.get_rank(group), [n for n, _ in sizes]
-    return Halves(train, validation, labels), Share(sum(rows[:rank]), rows[rank], sum(rows), len(rows))
+    return BatchPair(train, validation, labels), Share(sum(rows[:rank]), rows[rank], sum(rows), len(rows))
 
 
 def _gather_rows(

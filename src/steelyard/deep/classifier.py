@@ -29,7 +29,8 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
     """A network trained on noisy, imbalanced or shifted rows with the help of a few clean ones (survey, section 6).
 
     In each step the rows of a mini-batch are weighted so that their losses (or features) match those of clean rows; see
-    `DynamicWeights`. The clean rows are also trained on.
+    `DynamicWeights`. The clean rows are also trained on. All rows are held in memory, and one process trains on one
+    device; for more use `DynamicWeights` in a loop, or ``deep.lightning`` or ``deep.transformers``.
 
     Parameters
     ----------

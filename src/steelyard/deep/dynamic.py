@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from steelyard._validation import check_count, check_range
-from steelyard.deep._distributed import Halves, ProcessGroup, Share, gather, shared_group
+from steelyard.deep._distributed import BatchPair, ProcessGroup, Share, gather, shared_group
 from steelyard.deep._matching.choice import MatchingRule, gamma_of, match_classes, match_losses
 from steelyard.deep._reduction import REDUCTIONS
 from steelyard.errors import InputError, NotFiniteError, ParameterError
@@ -159,7 +159,7 @@ class DynamicWeights:
         """
         self.n_calls += 1
         group = shared_group(self.process_group)
-        batch = Halves(train.detach(), validation.detach())
+        batch = BatchPair(train.detach(), validation.detach())
         if self.transform == "features" and train_labels is not None and validation_labels is not None:
             batch = replace(batch, labels=(train_labels, validation_labels))
         problem = self._problem(batch)
@@ -231,7 +231,7 @@ class DynamicWeights:
         """
         return gamma_of(train, self._rule, real)
 
-    def _problem(self, batch: Halves) -> InputError | None:
+    def _problem(self, batch: BatchPair) -> InputError | None:
         """What is wrong with the form of a batch, before any other process knows of it."""
         pairs = ((batch.train, "training"), (batch.validation, "validation"))
         if batch.train.device != batch.validation.device:
@@ -261,7 +261,7 @@ class DynamicWeights:
             )
         return None
 
-    def _must_agree(self, batch: Halves) -> dict[str, int]:
+    def _must_agree(self, batch: BatchPair) -> dict[str, int]:
         """Numbers that are the same on all processes that share a batch."""
         ratio = None if self.class_ratio is None else self.class_ratio.tolist()
         return {

@@ -15,7 +15,6 @@ from steelyard.deep._loaders import validation_batches
 from steelyard.deep._weighted_step import weigh_micro_batches
 from steelyard.deep.dynamic import DynamicWeights
 from steelyard.errors import InputTypeError, ParameterError
-from steelyard.weights import effective_sample_size
 
 
 class DynamicWeightsCallback(Callback):
@@ -24,7 +23,8 @@ class DynamicWeightsCallback(Callback):
     ``row_losses(batch)`` returns one loss per row. After the warm-up its weighted mean replaces the loss of
     ``training_step``. The weights are those of a whole step, on all devices and over ``accumulate_grad_batches``; they
     come from losses in evaluation mode, so a step costs one forward pass more. Precision, clipping and schedules are
-    Lightning's. ``weighted_loss`` and ``effective_share`` (effective sample size over the number of rows) are logged.
+    Lightning's. ``weighted_loss`` and ``effective_share`` (effective sample size over the number of rows) of the rows
+    of each device are logged.
 
     Parameters
     ----------
@@ -121,7 +121,8 @@ class DynamicWeightsCallback(Callback):
             if k < len(batches) - 1:  # Lightning goes backward through the last one, and averages over devices there
                 with torch.autocast(module.device.type, enabled=False):
                     trainer.strategy.backward(loss, None)
-        share = effective_sample_size(weights.double().cpu().numpy()) / len(weights)
+        # On the device: the host need not wait for it.
+        share = weights.sum().square() / (len(weights) * weights.square().sum()).clamp(min=1e-12)
         module.log_dict({"weighted_loss": total, "effective_share": share})
         return n_micro * loss  # Lightning divides by it
 
