@@ -9,8 +9,11 @@ OPTIONAL = {
         "src/steelyard/_numerics/torch_*.py",
         "src/steelyard/ratio/_device.py",
     ],
+    "lightning": ["src/steelyard/deep/lightning/*"],
+    "transformers": ["src/steelyard/deep/transformers/*"],
     "numba": ["src/steelyard/deep/_matching/line.py", "src/steelyard/deep/_matching/pair_quantile.py"],
     "pyvinecopulib": ["src/steelyard/baselines/copula.py"],
+    "dask": ["src/steelyard/tables/dask_rows.py"],
     "clarabel": ["src/steelyard/baselines/discrepancy.py"],
     "triton": ["src/steelyard/deep/_matching/triton_*.py"],
 }

@@ -17,6 +17,8 @@ PACKAGES = (
     "steelyard.report",
     "steelyard.deep",
     "steelyard.deep.training",
+    "steelyard.deep.lightning",
+    "steelyard.deep.transformers",
     "steelyard.causal",
     "steelyard.baselines",
 )

@@ -12,7 +12,8 @@ import pytest
 
 import steelyard
 
-pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep is part of the interface")
+for package in ("torch", "lightning", "transformers"):
+    pytest.importorskip(package, reason=f"{package} is not installed; steelyard.deep is part of the interface")
 
 ROOT = Path(__file__).parent.parent
 API = runpy.run_path(str(ROOT / "docs" / "make_api.py"))

@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 import tomllib
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -101,8 +102,10 @@ def test_the_readme_says_what_happens(capsys):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
 def test_examples_run(path, monkeypatch, tmp_path, capsys):
-    if "torch" in imported(path):
-        pytest.importorskip("torch", reason="PyTorch is not installed; the example needs it")
+    for name in {"torch", "lightning", "transformers"} & {*imported(path)}:
+        pytest.importorskip(name, reason=f"{name} is not installed; the example needs it")
+        if name != "torch":
+            warnings.simplefilter("ignore")  # they warn of their own plans, and advise
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out

@@ -246,8 +246,8 @@ def test_half_precision_and_one_loss_far_from_all():
     full = DynamicWeights()(losses, losses[:3])
     for dtype in (torch.float16, torch.bfloat16):
         half = DynamicWeights()(losses.to(dtype), losses[:3].to(dtype))
-        assert half.dtype == dtype
-        np.testing.assert_allclose(half.float(), full, atol=0.1)
+        assert half.dtype == torch.float32
+        np.testing.assert_allclose(half, full, atol=0.1)
     far = DynamicWeights()(torch.cat([losses, torch.tensor([1e20])]).double(), losses[:3].double())
     assert torch.isfinite(far).all()
     assert far[-1] < 0.1

@@ -7,7 +7,8 @@ try:
 except ModuleNotFoundError as error:
     raise DependencyError("steelyard.deep needs PyTorch. Install it: pip install 'steelyard[deep]'.") from error
 
+from steelyard.deep._loaders import validation_batches
 from steelyard.deep.classifier import DynamicWeightedClassifier
 from steelyard.deep.dynamic import DynamicWeights
 
-__all__ = ["DynamicWeightedClassifier", "DynamicWeights"]
+__all__ = ["DynamicWeightedClassifier", "DynamicWeights", "validation_batches"]

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from steelyard._validation import check_count, check_new_rows, check_source, forget_fit, match_columns
+from steelyard.deep._loaders import read_rows
 from steelyard.deep.dynamic import PRESETS
 from steelyard.deep.training.config import OptimizerFactory, TrainingConfig, TrainingRun
 from steelyard.deep.training.data import TrainingData
@@ -28,7 +29,8 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
     """A network trained on noisy, imbalanced or shifted rows with the help of a few clean ones (survey, section 6).
 
     In each step the rows of a mini-batch are weighted so that their losses (or features) match those of clean rows; see
-    `DynamicWeights`. The clean rows are also trained on.
+    `DynamicWeights`. The clean rows are also trained on. All rows are held in memory, and one process trains on one
+    device; for more use `DynamicWeights` in a loop, or ``deep.lightning`` or ``deep.transformers``.
 
     Parameters
     ----------
@@ -116,27 +118,32 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
         self.checkpoint = checkpoint
         self.progress = progress
 
-    def fit(self, X: Any, y: Any, *, target: Target | None = None) -> DynamicWeightedClassifier:
+    def fit(self, X: Any, y: Any = None, *, target: Target | None = None) -> DynamicWeightedClassifier:
         """Train on rows and labels that may be noisy or shifted, with clean rows of the target.
 
         Parameters
         ----------
-        X : array-like, table or tensor of shape (n_rows, ...)
-            Training rows: a table, or images and other arrays that the module accepts.
-        y : array-like of shape (n_rows,)
-            Their labels.
+        X : array-like, table, tensor of shape (n_rows, ...), or DataLoader
+            Training rows: a table, or images and other arrays that the module accepts. A `DataLoader` of rows and
+            labels is read once, into memory, in the order of its dataset where it shuffles; the batches of the
+            training are those of `batch_size`.
+        y : array-like of shape (n_rows,), default=None
+            Their labels; None with a `DataLoader`.
         target : Target
-            ``Target(X_clean, y_clean)``: a few target rows with correct labels.
+            ``Target(X_clean, y_clean)`` or ``Target(loader)``: a few target rows with correct labels.
 
         Returns
         -------
         self : DynamicWeightedClassifier
         """
+        if isinstance(target, Target):
+            target = Target(*read_rows(target.X, target.y, "target"))
         if not isinstance(target, Target) or target.y is None:
             raise MissingTargetError(
                 "DynamicWeightedClassifier needs a few rows of the target with labels: fit(X, y, target=Target("
                 "X_clean, y_clean))."
             )
+        X, y = read_rows(X, y, "X")
         forget_fit(self)
         if self.preset not in PRESETS:
             raise ParameterError(f"preset must be one of {tuple(PRESETS)}; got {self.preset!r}.")
@@ -181,8 +188,8 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, table or tensor of shape (n_rows, ...)
-            Rows to predict.
+        X : array-like, table, tensor of shape (n_rows, ...), or DataLoader
+            Rows to predict; labels in a `DataLoader` are not looked at.
 
         Returns
         -------
@@ -200,8 +207,8 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, table or tensor of shape (n_rows, ...)
-            Rows to predict.
+        X : array-like, table, tensor of shape (n_rows, ...), or DataLoader
+            Rows to predict; labels in a `DataLoader` are not looked at.
 
         Returns
         -------
@@ -212,6 +219,7 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
 
     def _rows(self, X: Any, *, reset: bool, table: str = "X") -> Tensor:
         """Rows as a tensor for the module; tables are checked column by column, other arrays as a whole."""
+        X, _ = read_rows(X, None, table)
         module = self.module if reset or not hasattr(self, "module_") else self.module_
         dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
         found = X.detach().cpu().numpy() if isinstance(X, Tensor) else X

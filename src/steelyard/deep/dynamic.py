@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from steelyard._validation import check_range
+from steelyard._validation import check_count, check_range
+from steelyard.deep._distributed import BatchPair, ProcessGroup, Share, gather, shared_group
 from steelyard.deep._matching.choice import MatchingRule, gamma_of, match_classes, match_losses
 from steelyard.deep._reduction import REDUCTIONS
 from steelyard.errors import InputError, NotFiniteError, ParameterError
@@ -45,6 +48,10 @@ class DynamicWeights:
         lacks has weight zero in the training batch; with a given `class_ratio` its rows have weight w_y.
     w_max : float, default=None
         B, more than one; None is that of the preset.
+    process_group : torch.distributed.ProcessGroup or False, default=None
+        The processes that share each batch, as under torchrun: their losses are gathered, and every process gets its
+        part of the weights of the whole batch. None is the default group where `torch.distributed` is initialized;
+        False weights the rows of each process alone.
 
     Attributes
     ----------
@@ -62,6 +69,16 @@ class DynamicWeights:
     never waits (the first call compiles for about twenty seconds, once per machine); there, NaN in the losses gives NaN
     weights instead of an error, and labels are not checked.
 
+    Losses may be in half precision, as under ``torch.autocast``: they are matched in float64, and their weights are
+    float32, so that neither weights nor the sum of weighted losses is rounded or overflows. A ``GradScaler`` scales
+    what `reduce` returns.
+
+    With several processes each call gathers the losses of both batches (2 KB for 256 rows of each) and is matched on
+    every process to the same weights; on a GPU the host then waits. Processes may hold different numbers of rows, and
+    the same validation rows or different ones. `reduce` allows for gradients that are averaged over the processes, as
+    ``DistributedDataParallel`` does, so that a step is that of one process with the whole batch; run the network on
+    the validation rows without gradients.
+
     Examples
     --------
     The two lines to add to a training loop, with one loss per row (``reduction="none"``). With dropout or batch-norm,
@@ -75,6 +92,20 @@ class DynamicWeights:
     >>> bool(weights[0] > 1.5 > weights[3])
     True
     >>> loss = dynamic.reduce(weights * losses)
+
+    Gradient accumulation: first the losses of all micro-batches without gradients, then the weights of the whole batch,
+    then one micro-batch after the other with its part of them.
+
+    >>> net = torch.nn.Linear(2, 1)
+    >>> def losses_of(X, y):
+    ...     return (net(X)[:, 0] - y).square()
+    >>> X, y, clean_X, clean_y = torch.randn(8, 2), torch.randn(8), torch.randn(5, 2), torch.randn(5)
+    >>> micro_batches = list(zip(X.split(4), y.split(4)))
+    >>> with torch.no_grad():
+    ...     losses = torch.cat([losses_of(*rows) for rows in micro_batches])
+    ...     weights = dynamic(losses, losses_of(clean_X, clean_y))
+    >>> for rows, part in zip(micro_batches, weights.split(4)):
+    ...     dynamic.reduce(part * losses_of(*rows), n_rows=len(weights)).backward()
     """
 
     def __init__(
@@ -84,6 +115,7 @@ class DynamicWeights:
         preset: str = "normalized",
         class_ratio: Tensor | None = None,
         w_max: float | None = None,
+        process_group: ProcessGroup | Literal[False] | None = None,
     ) -> None:
         if transform not in TRANSFORMS:
             raise ParameterError(f"transform must be one of {TRANSFORMS}; got {transform!r}.")
@@ -98,7 +130,9 @@ class DynamicWeights:
         # The least width is for losses alone, and so is following cvxopt: the authors' code has no features.
         of_transform = {"narrowest": NARROWEST} if transform == "loss" else {"as_cvxopt": False}
         self._rule = replace(self.preset, w_max=self.w_max, **of_transform)
+        self.process_group = process_group
         self.n_calls = 0
+        self._share: Share | None = None
 
     def __call__(
         self,
@@ -121,35 +155,65 @@ class DynamicWeights:
         Returns
         -------
         weights : tensor of shape (n,)
-            One weight per training row, with the device and type of `train`.
+            One weight per training row, with the device and type of `train`; float32 where that is half precision.
         """
         self.n_calls += 1
-        if train.device != validation.device:
-            raise InputError(f"The training batch is on {train.device}, the validation batch on {validation.device}.")
+        group = shared_group(self.process_group)
+        batch = BatchPair(train.detach(), validation.detach())
+        if self.transform == "features" and train_labels is not None and validation_labels is not None:
+            batch = replace(batch, labels=(train_labels, validation_labels))
+        problem = self._problem(batch)
         # Matched on the CPU where the device supports neither float64 nor Triton.
         device = train.device if train.device.type in ("cpu", "cuda") else torch.device("cpu")
         with torch.no_grad():
-            batches = train.detach().to(device), validation.detach().to(device)
-            if self.transform == "loss":
+            if group is not None:
+                batch, self._share = gather(batch, problem, self._must_agree(batch), group)
+            elif problem is not None:
+                raise problem
+            batches = batch.train.to(device), batch.validation.to(device)
+            if batch.labels is None:
                 weights = self._by_loss(*batches)
             else:
-                labels = (None if y is None else y.to(device) for y in (train_labels, validation_labels))
-                weights = self._by_class(*batches, *labels)
-        return weights.to(train.device, train.dtype)
+                weights = self._by_class(*batches, *(y.to(device) for y in batch.labels))
+        if group is not None and self._share is not None:
+            weights = weights[self._share.start : self._share.start + self._share.n_rows]
+        return weights.to(train.device, torch.promote_types(train.dtype, torch.float32))
 
-    def reduce(self, weighted: Tensor) -> Tensor:
+    def reduce(self, weighted: Tensor, n_rows: int | None = None) -> Tensor:
         """The loss to differentiate: the mean of the weighted losses, or their sum with the authors' preset.
+
+        Where several processes share a batch, these are the mean and the sum over all of it once the gradients are
+        averaged over the processes; then `reduce` follows the call that gave the weights.
 
         Parameters
         ----------
         weighted : tensor of shape (n,)
             Weights times losses.
+        n_rows : int, default=None
+            With gradient accumulation, where `weighted` is of one micro-batch: rows of all micro-batches of the step
+            on this process. None is the length of `weighted`.
 
         Returns
         -------
         loss : tensor, one number
         """
-        return REDUCTIONS[self.reduction](weighted)
+        given = weighted.numel()
+        n_rows = given if n_rows is None else check_count("n_rows", n_rows, 0)
+        if n_rows < given:
+            raise ParameterError(f"n_rows must count the rows of all micro-batches; got {n_rows} for {given} of them.")
+        if shared_group(self.process_group) is None:
+            is_part = n_rows > given and self.reduction == "mean"
+            return weighted.sum() / n_rows if is_part else REDUCTIONS[self.reduction](weighted)
+        share = self._share
+        if share is None or share.n_rows != n_rows:
+            raise InputError(
+                f"{n_rows} weighted losses on this process, but its last call weighted "
+                f"{'none' if share is None else share.n_rows}; reduce after the call that gave the weights. For a "
+                "micro-batch give n_rows, the rows of all micro-batches; for losses without weights take losses.mean()."
+            )
+        # The gradients are averaged over the processes, and the batch is that of all of them.
+        factor = share.processes / share.total if self.reduction == "mean" else share.processes
+        return weighted.sum() * factor
 
     def gamma(self, train: Tensor, real: Tensor | None = None) -> Tensor:
         """γ of the Gaussian kernel exp(−γ‖z − z'‖²), from distances between training rows.
@@ -167,33 +231,54 @@ class DynamicWeights:
         """
         return gamma_of(train, self._rule, real)
 
-    def _by_loss(self, train: Tensor, validation: Tensor) -> Tensor:
-        for losses, which in ((train, "training"), (validation, "validation")):
-            if losses.ndim != 1:
-                raise InputError(
-                    f"The {which} losses must be one number per row; got a tensor of shape {tuple(losses.shape)}. Use "
-                    'the loss with reduction="none".'
-                )
-            self._require_usable(losses, which, "losses")
-        return match_losses(train, validation, self._rule)
-
-    def _by_class(
-        self, train: Tensor, validation: Tensor, labels: Tensor | None, validation_labels: Tensor | None
-    ) -> Tensor:
-        if labels is None or validation_labels is None:
-            raise InputError('transform="features" matches class by class and needs the labels of both batches.')
-        for values, y, which in ((train, labels, "training"), (validation, validation_labels, "validation")):
+    def _problem(self, batch: BatchPair) -> InputError | None:
+        """What is wrong with the form of a batch, before any other process knows of it."""
+        pairs = ((batch.train, "training"), (batch.validation, "validation"))
+        if batch.train.device != batch.validation.device:
+            return InputError(
+                f"The training batch is on {batch.train.device}, the validation batch on {batch.validation.device}."
+            )
+        if self.transform == "loss":
+            for losses, which in pairs:
+                if losses.ndim != 1:
+                    return InputError(
+                        f"The {which} losses must be one number per row; got a tensor of shape {tuple(losses.shape)}. "
+                        'Use the loss with reduction="none".'
+                    )
+            return None
+        if batch.labels is None:
+            return InputError('transform="features" matches class by class and needs the labels of both batches.')
+        for (values, which), y in zip(pairs, batch.labels, strict=True):
             if values.ndim != 2 or len(values) != len(y):
-                raise InputError(
+                return InputError(
                     f"The {which} features must be one row for each of {len(y)} labels; got a tensor of shape "
                     f"{tuple(values.shape)}."
                 )
-            self._require_usable(values, which, "features")
-        if train.shape[1] != validation.shape[1]:
-            raise InputError(
-                f"Training rows have {train.shape[1]} features, validation rows {validation.shape[1]}; take both from "
-                "the same network."
+        if batch.train.shape[1] != batch.validation.shape[1]:
+            return InputError(
+                f"Training rows have {batch.train.shape[1]} features, validation rows {batch.validation.shape[1]}; "
+                "take both from the same network."
             )
+        return None
+
+    def _must_agree(self, batch: BatchPair) -> dict[str, int]:
+        """Numbers that are the same on all processes that share a batch."""
+        ratio = None if self.class_ratio is None else self.class_ratio.tolist()
+        return {
+            "call": self.n_calls,
+            "settings": zlib.crc32(repr((self.transform, self._rule, ratio)).encode()),
+            "type": zlib.crc32(str(batch.train.dtype).encode()),
+            "width": batch.train.shape[1] if batch.train.ndim == 2 else 1,
+        }
+
+    def _by_loss(self, train: Tensor, validation: Tensor) -> Tensor:
+        for losses, which in ((train, "training"), (validation, "validation")):
+            self._require_usable(losses, which, "losses")
+        return match_losses(train, validation, self._rule)
+
+    def _by_class(self, train: Tensor, validation: Tensor, labels: Tensor, validation_labels: Tensor) -> Tensor:
+        for values, which in ((train, "training"), (validation, "validation")):
+            self._require_usable(values, which, "features")
         classes = torch.arange(self._n_classes(labels, validation_labels), device=labels.device)
         members, validation_members = labels == classes[:, None], validation_labels == classes[:, None]
         counts, validation_counts = members.sum(dim=1), validation_members.sum(dim=1)

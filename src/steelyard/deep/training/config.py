@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from steelyard._validation import check_count
+from steelyard.deep._loaders import read_rows
 from steelyard.deep._reduction import REDUCTIONS
 from steelyard.deep.training.data import TrainingData
 from steelyard.deep.training.phases import TrainingMethod
@@ -84,8 +86,9 @@ class TrainingRun:
     seed : int, default=0
         Seed of the order of the rows, of dropout and of random weights. The networks come with their own initial
         parameters.
-    eval_sets : dict of str to (X, y), default={}
-        Named rows and labels, such as a test set; the accuracy on each is recorded after every epoch.
+    eval_sets : dict of str to (X, y) or DataLoader, default={}
+        Named rows and labels, such as a test set; the accuracy on each is recorded after every epoch. A `DataLoader`
+        is read once, into memory.
     refresh_inputs : callable, default=None
         From the number of an epoch to new inputs of source and target, such as newly rotated images. They overwrite
         the inputs of `data` before that epoch; the labels stay. Not for methods that compute their weights once.
@@ -104,8 +107,15 @@ class TrainingRun:
     method: TrainingMethod
     data: TrainingData
     seed: int = 0
-    eval_sets: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    eval_sets: dict[str, Any] = field(default_factory=dict)
     refresh_inputs: Callable[[int], tuple[Tensor, Tensor]] | None = None
+
+    def __post_init__(self) -> None:
+        read = {
+            name: read_rows(rows, None, name) if isinstance(rows, DataLoader) else rows
+            for name, rows in self.eval_sets.items()
+        }
+        object.__setattr__(self, "eval_sets", read)
 
 
 @dataclass(eq=False)

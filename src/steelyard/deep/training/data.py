@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from steelyard.deep._loaders import read_rows
 from steelyard.errors import InputError, MissingTargetError
 from steelyard.target import Target
 
@@ -28,11 +30,13 @@ class TrainingData:
     Parameters
     ----------
     X : tensor of shape (n, ...)
-        Inputs of the source, one row per example.
+        Inputs of the source, one row per example; or a `DataLoader` of inputs and classes, with `y` None, which is
+        read once, into memory.
     y : tensor of shape (n,), torch.long
         Classes of the source rows, counted from 0.
     target : Target
-        ``Target(X_target, y_target)`` with tensors; the labels may be None where the method needs none.
+        ``Target(X_target, y_target)`` with tensors, or ``Target(loader)``; the labels may be None where the method
+        needs none.
     row_losses : callable, default=cross_entropy
         From scores and labels to one loss per row, such as a PyTorch loss with ``reduction="none"``.
 
@@ -58,8 +62,8 @@ class TrainingData:
     [0.6666666666666666, 2.0]
     """
 
-    X: Tensor
-    y: Tensor
+    X: Any  # tensors, once a DataLoader has been read
+    y: Any
     target: Target
     row_losses: RowLosses = cross_entropy
 
@@ -69,6 +73,11 @@ class TrainingData:
                 f"target must be a steelyard.Target of tensors; got {type(self.target).__name__}. Write "
                 "target=Target(X_target, y_target)."
             )
+        rows = dict(zip(("X", "y"), read_rows(self.X, self.y, "source"), strict=True))
+        for name, value in (rows | {"target": Target(*read_rows(self.X_target, self.y_target, "target"))}).items():
+            object.__setattr__(self, name, value)
+        if self.y is None:
+            raise InputError("The source needs labels; give y, or a DataLoader of batches (X, y).")
         _require_labels(self.X, self.y, "source")
         if not len(self.X_target):
             raise InputError("The target has no rows; at least one is needed.")

@@ -169,7 +169,10 @@ def importance_weighting(
     def begin(networks: Networks, data: TrainingData) -> Step:
         by_class = transform == "features" or not options.extractor
         ratio = data.class_ratio.to(data.X.device) if by_class else None
-        weigher = DynamicWeights("features" if by_class else "loss", preset=preset, class_ratio=ratio)
+        # A run is trained on one process, whatever other processes train.
+        weigher = DynamicWeights(
+            "features" if by_class else "loss", preset=preset, class_ratio=ratio, process_group=False
+        )
         if options.weights_change:
             return steps.dynamic(networks, data, weigher, extractor)
         weights = match_once(data, weigher, networks[extractor] if options.extractor else None)
