@@ -43,11 +43,11 @@ def mapped(client: Any, function: Callable[..., Any], shared: Any, items: Iterab
     if client is None:
         yield from (function(shared, *item) for item in items)
         return
-    there = client.scatter(shared, broadcast=True)
+    scattered = client.scatter(shared, broadcast=True)
     waiting: deque[Any] = deque()
     try:
         for item in items:
-            waiting.append(client.submit(function, there, *item, pure=False))
+            waiting.append(client.submit(function, scattered, *item, pure=False))
             if len(waiting) >= WAITING * sum(client.nthreads().values()):
                 yield waiting.popleft().result()
         while waiting:

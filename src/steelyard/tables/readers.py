@@ -106,10 +106,10 @@ def read_blocks(
     kinds, missing
         As in `read_table`. A column of a CSV file whose kind is not given is guessed anew in each block.
 
-    Yields
-    ------
-    Frame
-        At least one row; its ``numbers`` are those of its rows in the file.
+    Returns
+    -------
+    iterator of Frame
+        Each has at least one row; its ``numbers`` are those of its rows in the file.
 
     Examples
     --------
@@ -150,7 +150,31 @@ def _place_in_block(start: int, row: int) -> str:
 
 
 def count_rows(file: TableFile, at_most: int) -> int:
-    """Number of rows of a file; counting a CSV file ends as soon as there are more than `at_most`."""
+    """Number of rows of a file; counting a CSV file ends as soon as there are more than `at_most`.
+
+    Parameters
+    ----------
+    file : TableFile
+        A CSV or Parquet file.
+    at_most : int
+        What it is compared with. A CSV file that is too small for so many rows is not read.
+
+    Returns
+    -------
+    int
+        0 for a CSV file that was not read, or where there is no file.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from steelyard.tables import TableFile, count_rows
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "t.csv"
+    ...     _ = path.write_text("age\\n31\\n40\\n50\\n")
+    ...     count_rows(TableFile(path, "t.csv"), 2)
+    3
+    """
     if not file.path.is_file():
         return 0
     head = file.head(HEAD_BYTES)
