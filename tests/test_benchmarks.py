@@ -1,6 +1,7 @@
 """The benchmarks, tiny: that they run, that they compare the same thing, that an absent peer is a note."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 pytest.importorskip("psutil", reason="psutil (needed by the benchmarks) is not installed")
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks import before, cases, contestants, measure, run
+from benchmarks import before, cases, contestants, measure, run, scale
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "benchmarks" / "results.csv"
@@ -160,3 +161,21 @@ def test_an_older_commit_beside_this_one(tmp_path):
     assert page.count("| 1.000 | 1.100 | 1.10 (1.10 to 1.10) |") == 8
     with pytest.raises(RuntimeError, match="imported"):  # no library there, so that another one would be timed
         before.start(tmp_path)
+
+
+def test_scale_measures_a_fit_and_projects_it(tmp_path):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    pytest.importorskip("distributed", reason="Dask is not installed (the extra distributed)")
+    out = tmp_path / "scale.md"
+    command = [sys.executable, "-m", "benchmarks.scale", "--rows", "1000", "3000", "6000", "--workers", "2"]
+    subprocess.run([*command, "--out", str(out)], check=True, cwd=ROOT, capture_output=True)
+    page = out.read_text()
+    assert re.search(r"\| 6,000 \| \d+\.\d\d \|", page)
+    assert float(re.search(r"\| 2 \| [\d.]+ \| 1\.00 \| (\S+) \|", page)[1]) < 1e-8
+    assert (tmp_path / "scale.png").stat().st_size > 5000
+
+
+def test_a_projection_of_a_line_is_exact():
+    found = [{"n": n, "cpu": 0.5 + 2e-6 * n, "reading": 0.5} for n in (10**5, 10**6, 10**7)]
+    assert scale.projected(found, 1e9) == pytest.approx(0.5 + 2000)
+    assert scale.exponent(found, 10**5) == pytest.approx(1)

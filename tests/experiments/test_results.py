@@ -13,7 +13,7 @@ from experiments.engine.command import Options, Run
 
 RESULTS = Path(__file__).parents[2] / "results"
 pytestmark = pytest.mark.skipif(not RESULTS.exists(), reason="the results are not part of this copy of the package")
-MOST_BYTES = 6_000_000
+MOST_BYTES = 8_000_000
 PAGES = [
     (name, int(seed), entry)
     for name, experiment in EXPERIMENTS.items()

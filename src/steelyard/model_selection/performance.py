@@ -31,6 +31,7 @@ from steelyard._validation import (
 )
 from steelyard.errors import InputError, ParameterError, SteelyardWarning
 from steelyard.model_selection._scoring import row_scores, score_name
+from steelyard.model_selection._streams import in_memory
 from steelyard.model_selection.bootstrap import Interval, bootstrap_t
 from steelyard.ratio import ClassifierRatio
 from steelyard.ratio.fitting import fit_ratio, require_target_parameter
@@ -121,11 +122,12 @@ def target_performance(
         The model to evaluate.
     X : table of shape (n_source, n_columns)
         Labeled source rows that the model was not fitted on. On its training rows the estimate would be too optimistic.
-        The model may read text columns and missing values; ratio and outcome model have an encoding of their own.
+        The model may read text columns and missing values; ratio and outcome model have an encoding of their own. Of a
+        path, of blocks and of a Dask collection (see ``ULSIF.fit``), an even sample of at most 100,000 rows is taken.
     y : array of shape (n_source,)
-        Labels of these rows.
+        Labels of these rows; where these are a stream, a stream of one column or of one array for each block.
     target : Target or table of shape (n_target, n_columns)
-        Target rows. Without a target (None) the score is that on the source rows, and a warning says so.
+        Target rows, likewise. Without a target (None) the score is that on the source rows, and a warning says so.
     scoring : str or callable, default=None
         "neg_mean_squared_error" (default for regressors), "neg_mean_absolute_error", "accuracy" (default for
         classifiers), "neg_log_loss", "neg_brier_score", or a function (estimator, X, y) that returns one score for each
@@ -158,6 +160,7 @@ def target_performance(
     True
     """
     check_range("level", level, 0, 1, open_low=True)
+    X, y, target = in_memory(X, y, target)
     check_labels(model, X, y)
     X, y = indexable(X, y)
     scores = row_scores(scoring, model)(model, X, y)

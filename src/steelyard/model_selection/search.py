@@ -31,6 +31,7 @@ from steelyard._validation import (
 )
 from steelyard.errors import InputError, NoTargetWarning, ParameterError, RawMeanWarning, SmallEffectiveSampleWarning
 from steelyard.model_selection._scoring import RowScores, mean_score, row_scores
+from steelyard.model_selection._streams import in_memory
 from steelyard.ratio.fitting import fit_ratio
 from steelyard.ratio.table_rows import encode_tables, must_encode
 from steelyard.tables.rows import count_rows, take_rows
@@ -101,11 +102,12 @@ def iwcv_score(
         Estimators whose ``fit`` has the parameter `target`, such as `WeightedRegressor`, are fitted with the target;
         other estimators are fitted without it.
     X : table of shape (n_source, n_columns)
-        Source rows.
+        Source rows. Of a path, of blocks and of a Dask collection (see ``ULSIF.fit``), an even sample of at most
+        100,000 rows is taken.
     y : array of shape (n_source,)
-        Labels of the source rows.
+        Labels of the source rows; where these are a stream, a stream of one column or of one array for each block.
     target : Target or table of shape (n_target, n_columns)
-        Target rows.
+        Target rows, likewise.
     ratio : ratio estimator, default=None
         Estimates the validation weights; None is ``AutoRatio(random_state=0)``.
     scoring : str or callable, default=None
@@ -131,6 +133,7 @@ def iwcv_score(
     >>> iwcv_score(model, X, y, target=Target(X_target), ratio=ULSIF(random_state=0)).shape
     (5,)
     """
+    X, y, target = in_memory(X, y, target)
     check_labels(estimator, X, y)
     X, y = indexable(X, y)
     weights = validation_weights(estimator, X, target, ratio)
