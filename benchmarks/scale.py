@@ -191,8 +191,8 @@ def projection(found: list[dict[str, Any]]) -> list[str]:
         "",
         f"A constant and a cost for each row, fitted to all sizes but the largest, predict {checked:.2f} CPU seconds "
         f"for {last['n']:,} rows; {last['cpu']:.2f} were measured ({last['cpu'] / checked - 1:+.0%}). Fitted to all "
-        f"sizes they predict {long / 3600:.1f} CPU hours for 10⁹ rows of each table, which is {long / 64 / 60:.0f} "
-        "minutes on 64 cores of this kind.",
+        f"sizes they predict {long / 3600:.1f} CPU hours for 10⁹ rows of each table, which is {long / 64:.0f} "
+        "seconds on 64 cores of this kind.",
         "",
         "Assumptions: files are read as fast as here, by every worker at once; the cost of a row is constant, as it is "
         f"above; partitions have {PART_ROWS:,} rows, so that their {n_parts:,.0f} sums of {sums:.1f} MB, merged eight "

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from experiments.engine import command
+from steelyard.app.cluster import connected
 from steelyard.errors import SteelyardError
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
@@ -30,6 +31,9 @@ def reproduce(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random streams.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Cells at a time; by default all processors.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Address of a running Dask scheduler whose workers can import experiments.")
+    ] = None,
     minutes: Annotated[
         float | None,
         typer.Option(
@@ -64,7 +68,8 @@ def reproduce(
         only=only or [],
     )
     try:
-        command.reproduce(table, options, console)
+        with connected(cluster):
+            command.reproduce(table, options, console)
     except SteelyardError as error:
         Console(stderr=True).print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False)
         raise typer.Exit(2) from error

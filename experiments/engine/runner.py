@@ -15,6 +15,8 @@ from multiprocessing.connection import wait
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
+from joblib.parallel import LokyBackend, get_active_backend
 
 from experiments.engine.cells import Cell, D, Experiment, M, Settings
 from experiments.engine.errors import CellError
@@ -42,12 +44,18 @@ def run_missing(
 def _outcomes(
     experiment: Experiment[D, M], cells: list[Cell[D, M]], settings: Settings, seed: int, jobs: int
 ) -> Iterator[tuple[Cell[D, M], Outcome]]:
+    # Cells of one draw go to one worker, which can share what they have in common.
+    draws = [list(cells_of_draw) for _, cells_of_draw in groupby(cells, key=lambda cell: (cell.data, cell.trial))]
+    if not isinstance(get_active_backend()[0], LokyBackend):
+        # Inside joblib.parallel_config(backend=...), such as that of a Dask cluster, the cells go there.
+        work = (delayed(_draw_with_outcomes)(experiment.name, draw, settings, seed) for draw in draws)
+        for draw, outcomes in Parallel(return_as="generator_unordered", batch_size=1)(work):
+            yield from zip(draw, outcomes, strict=True)
+        return
     if jobs == 1 or len(cells) == 1:
         for cell in cells:
             yield cell, compute(experiment.name, cell, settings, seed)
         return
-    # Cells of one draw go to one worker, which can share what they have in common.
-    draws = [list(cells_of_draw) for _, cells_of_draw in groupby(cells, key=lambda cell: (cell.data, cell.trial))]
     # Spawned, not forked: a fork copies locks that threads of this process may hold.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent) as pool:
@@ -67,6 +75,12 @@ def _outcomes(
 
 def _compute_draw(name: str, cells: list[Cell[Any, Any]], settings: Settings, seed: int) -> list[Outcome]:
     return [compute(name, cell, settings, seed) for cell in cells]
+
+
+def _draw_with_outcomes(
+    name: str, cells: list[Cell[Any, Any]], settings: Settings, seed: int
+) -> tuple[list[Cell[Any, Any]], list[Outcome]]:
+    return cells, _compute_draw(name, cells, settings, seed)
 
 
 def compute(name: str, cell: Cell[Any, Any], settings: Settings, seed: int) -> Outcome:

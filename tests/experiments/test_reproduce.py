@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from rich.console import Console
@@ -98,6 +99,27 @@ def test_real_cells_are_the_same_in_other_processes(tmp_path):
     cells = [Cell(toy.TOY, toy.Method(name), 1000) for name in ("ERM", "one-step")]
     store = TrialStore(tmp_path, experiment, settings, 0)
     run_missing(experiment, cells, settings, 0, store, jobs=2)
+    found = store.outcomes()
+    for cell in cells:
+        assert found[cell].error == compute("toy", cell, settings, 0).error
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_cells_go_to_the_backend_of_joblib(tmp_path):
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed (the extra distributed)")
+    experiment = EXPERIMENTS["toy"]
+    settings = experiment.settled({})
+    cells = [Cell(toy.TOY, toy.Method("ERM"), trial) for trial in range(1000, 1004)]
+    store = TrialStore(tmp_path, experiment, settings, 0)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+        joblib.parallel_config(backend="dask", n_jobs=-1),
+    ):
+        run_missing(experiment, cells, settings, 0, store, jobs=1)
+        used = client.run(lambda: "experiments.toy" in sys.modules)
+    assert any(used.values())
     found = store.outcomes()
     for cell in cells:
         assert found[cell].error == compute("toy", cell, settings, 0).error
