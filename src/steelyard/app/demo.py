@@ -40,9 +40,11 @@ def deliveries(suburbs: bool, rng: np.random.Generator) -> list[tuple[Any, ...]]
         6
         + np.select([by_bike, vehicle == "scooter"], [3.6, 2.6], 2.0) * distance
         + np.where(by_bike, 0.45, 0.25) * distance**2
-        + 4 * rain
+        + np.where(by_bike, 8, 3) * rain
         + 1.5 * parcels
-        + 5 * np.exp(-(((hour - 17.5) / 1.5) ** 2))
+        + 9 * (parcels > 3)  # a second walk from the curb
+        + np.where(by_bike, 1, 7) * ((hour > 16) & (hour < 19))  # traffic
+        + 6 * (distance > 4.5)  # over the bridge
         + rng.normal(0, 4, n)
     )
     return [
