@@ -17,6 +17,8 @@ from steelyard.errors import InputTypeError, SteelyardWarning
 
 # A column is called worse where its difference grew by more than this many standard errors.
 LEAST_STANDARD_ERRORS = 2.0
+# And by more than this, in standard deviations: of millions of rows a difference nobody would notice is significant.
+LEAST_GROWTH = 0.02
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,8 @@ class ColumnBalance:
 
     @property
     def worse(self) -> bool:
-        """Whether weighting increased the absolute difference by more than chance explains."""
-        return abs(self.after) > abs(self.before) + LEAST_STANDARD_ERRORS * self.noise
+        """Whether weighting increased the absolute difference by more than chance explains, and noticeably."""
+        return abs(self.after) > abs(self.before) + max(LEAST_STANDARD_ERRORS * self.noise, LEAST_GROWTH)
 
 
 @dataclass(frozen=True, eq=False)
