@@ -3,9 +3,10 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
+
+pd = pytest.importorskip("pandas", reason="pandas is not installed (the extra tables)")
 
 from steelyard import AutoRatio
 from steelyard.app import commands, long_files, weighing

@@ -5,7 +5,6 @@ import signal
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 
@@ -28,6 +27,7 @@ from steelyard.errors import ClusterError, ColumnMismatchError, InputError, Inpu
 da = pytest.importorskip("dask.array", reason="Dask is not installed (the extra distributed)")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed (the extra distributed)")
 import dask.dataframe as dd
+import pandas as pd
 
 # Dask's own: sockets that are closed late, and its note on the port of a dashboard.
 pytestmark = [

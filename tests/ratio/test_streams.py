@@ -3,7 +3,6 @@
 import tracemalloc
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -74,16 +73,15 @@ def test_the_cut_into_blocks_does_not_matter(name):
 def test_long_tables_in_memory_are_fitted_as_streams_are(name, monkeypatch):
     blocks = RATIOS[name]().fit(SOURCE, target=TARGET)
     monkeypatch.setattr(_base, "FOLDS_ABOVE", 5999)
-    frame, target = (pd.DataFrame(rows, columns=["a", "b"]) for rows in (PAIR.X, PAIR.X_target))
-    whole = RATIOS[name]().fit(frame, target=target)
+    whole = RATIOS[name]().fit(PAIR.X, target=PAIR.X_target)
     assert isinstance(whole.weights_, np.ndarray)
     np.testing.assert_allclose(whole.weights_, weights(blocks), rtol=1e-8, atol=1e-12)
     assert whole.effective_sample_size_ == pytest.approx(
         (weights(blocks).sum() ** 2) / np.square(weights(blocks)).sum()
     )
-    assert whole.balance_.columns == ("a", "b")
+    assert whole.balance_.columns == ("x0", "x1")
     monkeypatch.setattr(_base, "FOLDS_ABOVE", 6000)
-    exact = RATIOS[name]().fit(frame, target=target)
+    exact = RATIOS[name]().fit(PAIR.X, target=PAIR.X_target)
     assert np.abs(exact.weights_ - whole.weights_).max() > 0
     # In a stream, the weights of a classifier of one's own are not cross-fitted.
     assert np.corrcoef(exact.weights_, whole.weights_)[0, 1] > (0.85 if name.endswith("trees") else 0.97)
@@ -204,7 +202,12 @@ def test_the_parts_of_the_default_ratio_are_fitted_to_all_rows(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
+def pd():
+    return pytest.importorskip("pandas", reason="pandas is not installed (the extra tables)")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, pd):
     folder = tmp_path_factory.mktemp("tables")
     source, target = (pd.DataFrame(rows, columns=["a", "b"]) for rows in (PAIR.X, PAIR.X_target))
     source["id"], target["id"] = "row", "row"
@@ -218,7 +221,7 @@ def files(tmp_path_factory):
     return folder
 
 
-def test_files_frames_and_batches_give_the_same_weights(files):
+def test_files_frames_and_batches_give_the_same_weights(files, pd):
     expected = weights(ULSIF(random_state=0).fit([PAIR.X], target=[PAIR.X_target]))
     frames = [
         [pd.DataFrame(part, columns=["a", "b"]) for part in np.split(rows, 3)]
@@ -240,6 +243,14 @@ def test_files_frames_and_batches_give_the_same_weights(files):
             assert sorted(fit.feature_names_in_) == ["a", "b"]
     ratios = fit.predict(files / "numbers.parquet")
     np.testing.assert_allclose(np.concatenate(list(ratios)) / fit.source_mean_, expected, rtol=1e-9)
+
+
+def test_long_data_frames_keep_their_names(pd, monkeypatch):
+    monkeypatch.setattr(_base, "FOLDS_ABOVE", 5999)
+    source, target = (pd.DataFrame(rows, columns=["a", "b"]) for rows in (PAIR.X, PAIR.X_target))
+    fit = ULSIF(random_state=0).fit(source, target=target[["b", "a"]])
+    assert fit.balance_.columns == ("a", "b")
+    np.testing.assert_array_equal(fit.weights_, ULSIF(random_state=0).fit(PAIR.X, target=PAIR.X_target).weights_)
 
 
 def test_a_memory_mapped_array_is_a_table(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,8 @@ def _sample(table: Any, name: str) -> Any:
     found = stream.reduce(partial(Summary, SAMPLE_ROWS, 0), "sampling")
     rows = found.sample[np.argsort(found.numbers)]
     LOG.info("%s: an even sample of %s of %s rows", name, f"{len(rows):,}", f"{found.count:,}")
-    if stream.columns is None or name == "labels":
+    if stream.columns is None or name == "labels" or find_spec("pandas") is None:
         return rows
-    import pandas as pd
+    import pandas as pd  # imported here: it is optional
 
     return pd.DataFrame(rows, columns=stream.columns)

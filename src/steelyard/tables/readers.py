@@ -15,6 +15,7 @@ from steelyard.tables._csv import HEAD_BYTES, CsvFile, OtherEncoding
 from steelyard.tables.conversion import from_arrow
 from steelyard.tables.files import TableFile, regular_files
 from steelyard.tables.frame import Frame, check_names
+from steelyard.tables.table_blocks import BLOCK_ROWS, BUFFER_BYTES
 from steelyard.tables.text_columns import TextFormat, column_of_text, with_missing
 
 
@@ -203,11 +204,11 @@ def _parquet_batches(file: TableFile) -> Iterator[Any]:
     from pyarrow import parquet
 
     try:
-        table = parquet.ParquetFile(file.path)
-        check_names(table.schema_arrow.names, file.name)
-        yield pa.Table.from_batches([], table.schema_arrow)
-        for batch in table.iter_batches():
-            yield pa.Table.from_batches([batch])
+        with parquet.ParquetFile(file.path, pre_buffer=False, buffer_size=BUFFER_BYTES) as table:
+            check_names(table.schema_arrow.names, file.name)
+            yield pa.Table.from_batches([], table.schema_arrow)
+            for batch in table.iter_batches(BLOCK_ROWS, use_threads=False):
+                yield pa.Table.from_batches([batch])
     except pa.ArrowException as error:
         raise TableError(f"{file.name}: this cannot be read as a Parquet file ({error}).") from error
 

@@ -1,9 +1,10 @@
 """Scores from tables of any length: an even sample of rows and the labels that belong to them."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
+
+pd = pytest.importorskip("pandas", reason="pandas is not installed (the extra tables)")
 
 from steelyard import ULSIF, TableBlocks, Target, WeightedRegressor, iwcv_score, target_performance
 from steelyard.datasets import gaussian_pair
