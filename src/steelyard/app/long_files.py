@@ -90,9 +90,18 @@ def read_part(path: Path, start: int, n_rows: int, n_features: int) -> FloatArra
 
 
 def encode_file(
-    file: TableFile, encoding: Encoding, sample: Frame, folder: Path, progress: Progress, missing: Sequence[str]
+    file: TableFile,
+    encoding: Encoding,
+    sample: Frame,
+    folder: Path,
+    progress: Progress,
+    missing: Sequence[str],
+    advance: Callable[[int], None],
 ) -> EncodedFile:
-    """Encode a table block by block, with the kinds of the columns that a sample of it has."""
+    """Encode a table block by block, with the kinds of the columns that a sample of it has.
+
+    `advance` is called with the number of rows of each block that is read later on.
+    """
     kinds = {column.name: "category" for column in sample.columns if column.kind == "category"}
     path, n_rows, counts = folder / f"{len(list(folder.iterdir()))}.numbers", 0, MissingCounts()
     task = progress.add_task(f"encoding {file.name}", total=None, rows="")
@@ -109,15 +118,6 @@ def encode_file(
             f"{8 * len(encoding.feature_names)} bytes for each row."
         ) from error
     progress.remove_task(task)
-    task = progress.add_task("estimating importance weights", total=None, rows="")
-    passed = 0
-
-    def advance(n: int) -> None:
-        nonlocal passed
-        passed += n
-        turn, row = divmod(passed, n_rows)
-        progress.update(task, rows=f"pass {turn + 1} over {file.name}, {row:,} of {n_rows:,} rows")
-
     return EncodedFile(path, n_rows, len(encoding.feature_names), counts, advance)
 
 

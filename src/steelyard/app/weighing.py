@@ -110,8 +110,16 @@ def weigh_long_files(
     ):
         warnings.simplefilter("always", SteelyardWarning)
         warnings.simplefilter("ignore", UnseenCellsWarning)  # said below, by the names of the columns
+        task, n_read = None, 0
+
+        def advance(n_rows: int) -> None:
+            nonlocal task, n_read
+            task = progress.add_task("estimating importance weights", total=None, rows="") if task is None else task
+            n_read += n_rows
+            progress.update(task, rows=f"{n_read:,} rows read, over all passes")
+
         encoded = [
-            encode_file(file, pair.encoding, sample, Path(folder), progress, missing)
+            encode_file(file, pair.encoding, sample, Path(folder), progress, missing, advance)
             for file, sample in zip(files, samples, strict=True)
         ]
         source, target = (
