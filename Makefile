@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # The published data sets, where they lie beside the checkout; tests that need them say so and skip elsewhere.
 export STEELYARD_DATA ?= $(abspath $(wildcard ../shared/data))
 
-.PHONY: demo test test-core test-oldest lint bench reproduce clean
+.PHONY: demo test test-core test-oldest lint docs bench reproduce clean
 
 demo: $(VENV)/.core
 	$(BIN)/steelyard demo
@@ -26,6 +26,10 @@ lint: $(VENV)/.full
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The site, from its sources and the docstrings: docs/_build/html/index.html opens from the file system.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -j 2 docs docs/_build/html
 
 # TABLE=toy and the like; without it the list of tables and studies. ARGS="--set rule=best" and the like.
 reproduce: $(VENV)/.full
@@ -53,6 +57,10 @@ $(VENV)/.test-core: $(VENV)/.core
 $(VENV)/.full: $(VENV)/.core
 	$(PIP) torch==2.13.0
 	$(PIP) --requirement experiments/requirements.txt --editable '.[deep,vine,discrepancy,tables,distributed,lightning,transformers,dev]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.full
+	$(PIP) --editable '.[docs]'
 	@touch $@
 
 $(VENV)/.oldest/.ready: $(VENV)/bin/python pyproject.toml constraints-oldest.txt

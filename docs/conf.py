@@ -1,0 +1,51 @@
+"""Settings of the site: ``make docs`` builds it without a network."""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from steelyard import __version__ as release
+
+project, author, copyright = "Steelyard", "the Steelyard team", "the Steelyard team"
+version = release
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "matplotlib.sphinxext.plot_directive",
+    "sphinx_design",
+    "mathml",
+]
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline", "substitution"]
+myst_heading_anchors = 4
+exclude_patterns = ["_build"]
+html_theme = "pydata_sphinx_theme"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_math_renderer = "mathml"
+html_show_sourcelink = False
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_prev_next": False,
+}
+autosummary_generate = True
+numpydoc_show_class_members = False
+plot_include_source = True
+plot_html_show_source_link = False
+plot_html_show_formats = False
+plot_formats = [("png", 110)]
+plot_rcparams = {
+    "figure.figsize": (7, 3.2),
+    "savefig.transparent": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+plot_apply_rcparams = True
+nitpicky = False
