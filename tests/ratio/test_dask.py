@@ -36,7 +36,7 @@ pytestmark = [
 ]
 
 PAIR = gaussian_pair(6000, 4000, 2, random_state=0)
-SOURCE, TARGET = da.from_array(PAIR.X, chunks=(700, 1)), da.from_array(PAIR.X_target, chunks=(900, 2))
+SOURCE, TARGET = da.from_array(PAIR.X, chunks=(701, 1)), da.from_array(PAIR.X_target, chunks=(903, 2))
 RATIOS = {
     "ULSIF": lambda: ULSIF(random_state=0),
     "RULSIF": lambda: RULSIF(0.3, random_state=0),
@@ -144,7 +144,7 @@ class LeastSquares(RegressorMixin, BaseEstimator):
 def test_lazy_weights_are_those_of_one_process(flattening):
     y = np.sin(PAIR.X.sum(axis=1))
     model = WeightedRegressor(LeastSquares(), ratio=ULSIF(random_state=0), flattening=flattening)
-    model.fit(SOURCE, da.from_array(y, chunks=700), target=TARGET)
+    model.fit(SOURCE, da.from_array(y, chunks=701), target=TARGET)
     weights = in_blocks("ULSIF")[1] ** flattening
     np.testing.assert_allclose(model.weights_.compute(), weights / weights.mean(), rtol=1e-8)
     expected = np.linalg.lstsq(PAIR.X * np.sqrt(weights)[:, None], y * np.sqrt(weights), rcond=None)[0]
@@ -158,8 +158,8 @@ def test_an_estimator_that_trains_from_dask_gets_lazy_weights(client):
     y = np.sin(PAIR.X.sum(axis=1))
     settings = {"n_estimators": 20, "max_depth": 3, "tree_method": "hist"}
     model = WeightedRegressor(xgboost_dask.DaskXGBRegressor(**settings), ratio=ULSIF(random_state=0))
-    rows = SOURCE.rechunk((700, 2))
-    model.fit(rows, da.from_array(y, chunks=700), target=TARGET)
+    rows = SOURCE.rechunk((701, 2))
+    model.fit(rows, da.from_array(y, chunks=701), target=TARGET)
     weights = in_blocks("ULSIF")[1]
     assert isinstance(model.weights_, da.Array)
     np.testing.assert_allclose(model.weights_.compute(), weights, rtol=1e-8)

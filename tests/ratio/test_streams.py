@@ -261,6 +261,20 @@ def test_a_memory_mapped_array_is_a_table(tmp_path, monkeypatch):
     np.testing.assert_allclose(fit.weights_, weights(ULSIF(random_state=0).fit(SOURCE, target=TARGET)), rtol=1e-9)
 
 
+def test_a_reader_may_reuse_the_memory_of_its_blocks():
+    class Reused:
+        def __init__(self, rows):
+            self.rows, self.memory = rows, np.empty((100, 2))
+
+        def __iter__(self):
+            for start in range(0, len(self.rows), 100):
+                self.memory[:] = self.rows[start : start + 100]
+                yield self.memory
+
+    fit = ULSIF(random_state=0).fit(Reused(PAIR.X), target=Reused(PAIR.X_target))
+    np.testing.assert_array_equal(fit.coef_, ULSIF(random_state=0).fit([PAIR.X], target=[PAIR.X_target]).coef_)
+
+
 def test_memory_does_not_grow_with_the_number_of_rows():
     class Repeated:
         def __init__(self, rows, times):
