@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # The published data sets, where they lie beside the checkout; tests that need them say so and skip elsewhere.
 export STEELYARD_DATA ?= $(abspath $(wildcard ../shared/data))
 
-.PHONY: demo test test-core test-oldest lint docs bench reproduce clean
+.PHONY: demo test test-core test-oldest lint docs release-check bench reproduce clean
 
 demo: $(VENV)/.core
 	$(BIN)/steelyard demo
@@ -30,6 +30,11 @@ lint: $(VENV)/.full
 # The site, from its sources and the docstrings: docs/_build/html/index.html opens from the file system.
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -j 2 docs docs/_build/html
+
+# Builds what would be published, installs it alone, runs the demo and the core tests from it.
+release-check: $(VENV)/.full
+	$(PIP) build
+	$(BIN)/python -m tests.release
 
 # TABLE=toy and the like; without it the list of tables and studies. ARGS="--set rule=best" and the like.
 reproduce: $(VENV)/.full
