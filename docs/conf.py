@@ -18,6 +18,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "matplotlib.sphinxext.plot_directive",
     "sphinx_design",
+    "sphinx_gallery.gen_gallery",
     "mathml",
 ]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline", "substitution"]
@@ -49,3 +50,14 @@ plot_rcparams = {
 }
 plot_apply_rcparams = True
 nitpicky = False
+# Each example runs in an interpreter of its own state, at its small size (``--full`` is the full one).
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/\d\d_",
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+    "min_reported_time": 1e9,
+}
