@@ -45,6 +45,32 @@ def test_masked_and_complex_values_are_refused(method, make, message):
             fits(X, Y, X, make(np.ones(60)))[method]()
 
 
+def _labels_with(value):
+    return np.array([value, *Y[1:]], dtype=object)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (masked(Y), "1 value is masked"),
+        (Y + 1j, "Complex data not supported"),
+        (np.where(np.arange(60) == 7, np.nan, Y), "source are missing or infinite: 1 of 60, the first at row 7"),
+        (np.where(np.arange(60) == 7, np.inf, Y), "source are missing or infinite: 1 of 60, the first at row 7"),
+        (_labels_with(None), "missing or infinite: 1 of 60"),
+        (pd.Series(_labels_with(pd.NA)), "missing or infinite: 1 of 60"),
+        (np.where(Y > 0, "yes", None), "source are missing or infinite"),
+        (np.where(Y > 0, "yes", "no"), "text.*numbers; give both in the same form"),
+        (np.column_stack([Y, Y]), "120 labels for 60 rows"),
+    ],
+)
+def test_labels_that_a_diagnosis_cannot_compare_are_refused(labels, message):
+    with pytest.raises(InputError, match=message) as caught:
+        diagnose(X, labels, target=Target(X + 0.3, Y))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match=r"text|target|masked|Complex"):
+        diagnose(X, Y, target=Target(X + 0.3, labels))
+
+
 def test_a_complex_column_is_named_in_one_line():
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1] + 1j})
     with pytest.raises(InputError, match="column 'b': Complex data not supported") as caught:

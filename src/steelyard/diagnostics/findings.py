@@ -19,6 +19,7 @@ from steelyard._validation import generator
 from steelyard.balance import ColumnBalance, balance_in_words
 from steelyard.diagnostics.columns import ColumnShift, column_shifts
 from steelyard.diagnostics.conditional import class_conditional_test, concept_test
+from steelyard.diagnostics.labels import read_labels, require_one_kind
 from steelyard.diagnostics.overlap import pareto_k, uncovered_share
 from steelyard.diagnostics.recommendation import kind_of_shift, recommend
 from steelyard.diagnostics.two_sample import TestResult, classifier_test, column_test, mmd_test
@@ -201,7 +202,7 @@ def diagnose(X: Any, y: Any = None, *, target: Any, random_state: Any = 0) -> Fi
         Source rows: a pandas, polars or Arrow frame, or an array. Numbers, booleans, dates, categories; values may be
         missing. At most 5,000 rows, drawn at random, are compared.
     y : array, default=None
-        Their labels.
+        Their labels, one for each row.
     target : Target or table
         Target rows. With labels in both domains the kind of shift can be told; they are used for nothing else.
     random_state : int or Generator, default=0
@@ -223,12 +224,14 @@ def diagnose(X: Any, y: Any = None, *, target: Any, random_state: Any = 0) -> Fi
     rng = generator(random_state)
     given = target if isinstance(target, Target) else Target(target)
     source, target_frame = match_frames(as_frame(X), as_frame(given.X))
-    labels, target_labels = _labels(y, source), _labels(given.y, target_frame)
+    labels = read_labels(y, len(source), "source")
+    target_labels = read_labels(given.y, len(target_frame), "target")
     kept, n_duplicates = _sample(source, labels, "source", rng)
     target_kept, target_duplicates = _sample(target_frame, target_labels, "target", rng)
     pair = encode_pair(source.take(kept), target_frame.take(target_kept))
     by_label = None
     if labels is not None and target_labels is not None:
+        require_one_kind(labels, target_labels)
         by_label = (labels[kept], target_labels[target_kept])
     return _findings(pair, by_label, n_duplicates + target_duplicates, rng).findings
 
@@ -266,15 +269,6 @@ def diagnose_pair(
     target_kept, target_duplicates = _sample(pair.target, y_target, "target", rng)
     labels = None if y is None or y_target is None else (y[kept], y_target[target_kept])
     return _findings(pair.take(kept, target_kept), labels, n_duplicates + target_duplicates, rng)
-
-
-def _labels(y: Any, frame: Frame) -> NDArray[Any] | None:
-    if y is None:
-        return None
-    values = np.asarray(y).ravel()
-    if len(values) != len(frame):
-        raise InputError(f"{len(values)} labels for {len(frame)} rows; one label per row is needed.")
-    return values
 
 
 def _sample(frame: Frame, labels: NDArray[Any] | None, name: str, rng: np.random.Generator) -> tuple[IntArray, int]:
