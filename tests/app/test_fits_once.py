@@ -6,8 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from steelyard.app import workflow
+from steelyard.app import fitting, workflow
 from steelyard.ratio._base import RatioEstimator
+from steelyard.stacking.held_out import predict_held_out
 from steelyard.tables import as_frame, encoding
 
 
@@ -44,6 +45,23 @@ def test_no_ratio_is_fitted_twice_on_the_same_rows(fits, classify):
     assert run.comparison.weights_used
     assert sum(fits.values()) >= 3
     assert {key: count for key, count in fits.items() if count > 1} == {}
+
+
+@pytest.mark.parametrize(("n_cores", "n_jobs"), [(1, 1), (3, 3), (64, 4)])
+def test_a_large_machine_does_not_start_a_process_for_each_core(monkeypatch, n_cores, n_jobs):
+    """Every process imports scikit-learn anew, for more than a second of computing."""
+    asked = []
+
+    def predicted(learners, data, folds, *, n_jobs):
+        asked.append(n_jobs)
+        return predict_held_out(learners, data, folds)
+
+    monkeypatch.setattr(fitting, "ENOUGH_FOR_PROCESSES", 0)
+    monkeypatch.setattr(fitting, "predict_held_out", predicted)
+    monkeypatch.setattr("os.cpu_count", lambda: n_cores)
+    monkeypatch.setattr("joblib.cpu_count", lambda: n_cores)
+    workflow.fit_tables(*frames(100), "x3", names=("s", "t"), learners=("linear", "RBF"))
+    assert asked == [n_jobs]
 
 
 def test_tables_are_matched_and_encoded_once(monkeypatch):

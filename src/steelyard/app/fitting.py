@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,6 +40,8 @@ FLATTENING = 0.5  # of the weights that learners and shares are fitted with
 SEPARABLE = 2.0  # effective sample size of the linear ratio below which source and target are all but separable
 VALIDATION_ETA = 0.1  # of the relative density ratio behind the validation weights
 ENOUGH_FOR_PROCESSES = 20_000  # numbers of the source table
+# Each process imports scikit-learn anew, and there are at most nine learners of different lengths.
+MOST_PROCESSES = 4
 # How often `advance` is called with the default learners, at most: 9 comparisons, 6 fits, 2 other steps.
 N_STEPS = 17
 
@@ -218,7 +220,7 @@ def _held_out(
 ) -> tuple[list[Candidate], tuple[str, ...]]:
     """Every candidate with its held-out predictions, and sentences on the learners that failed."""
     # Other processes take seconds to start; small tables are done by then.
-    n_jobs = (os.cpu_count() or 1) if data.X.size >= ENOUGH_FOR_PROCESSES else 1
+    n_jobs = min(joblib.cpu_count(), MOST_PROCESSES, len(learners)) if data.X.size >= ENOUGH_FOR_PROCESSES else 1
     found = []
     for each in predict_held_out(learners, data, folds, n_jobs=n_jobs):
         found.append(each)
