@@ -284,6 +284,12 @@ def test_a_column_that_drifted_means_a_shift(diagnoses):
     assert phrases.drift(replace(findings, columns=(just,))).startswith("The only column did not drift: the difference")
 
 
+def test_categories_that_are_not_drawn_are_counted(diagnoses):
+    mixed, numbers = (words_of(text_of(diagnosis_report(diagnoses[name], {}, [], 0))) for name in ("mixed", "mild"))
+    assert "The commonest values; 14 more are not shown." in mixed  # six of twenty cities are drawn
+    assert "not shown" not in numbers
+
+
 def test_with_target_labels_the_kind_is_named():
     rng = np.random.default_rng(1)
     X, T = rng.normal(size=(400, 2)), rng.normal([0.6, 0], 1, size=(400, 2))

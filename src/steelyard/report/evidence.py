@@ -42,6 +42,7 @@ class Marginal:
     source: tuple[float, ...]
     target: tuple[float, ...]
     weighted: tuple[float, ...] | None
+    n_hidden: int = 0  # levels that are not shown
 
 
 @dataclass(frozen=True)
@@ -133,22 +134,24 @@ def marginal(source: Column, target: Column, weights: FloatArray | None) -> Marg
     if source.kind == "boolean":
         source, target = (as_kind(column, "category") for column in (source, target))
     if source.kind == "category" and (source.present().any() or target.present().any()):
-        levels = _levels(source, target)
+        levels, n_hidden = _levels(source, target)
         shares = [_level_shares(c, levels, w) for c, w in ((source, even), (target, None), (source, weights))]
         edges: tuple[float, ...] = ()
     else:
-        levels = ()
+        levels, n_hidden = (), 0
         edges = _edges(source, target)
         shares = [_bin_shares(c, edges, w) for c, w in ((source, even), (target, None), (source, weights))]
     return Marginal(
-        source.name, source.kind, edges, levels, shares[0], shares[1], None if weights is None else shares[2]
+        source.name, source.kind, edges, levels, shares[0], shares[1], None if weights is None else shares[2], n_hidden
     )
 
 
-def _levels(source: Column, target: Column) -> tuple[str, ...]:
+def _levels(source: Column, target: Column) -> tuple[tuple[str, ...], int]:
+    """The commonest levels of both tables, and the number of the others."""
     values = [value for column in (source, target) for value in column.values if value is not None]
     names, counts = np.unique(np.array(values, dtype=str), return_counts=True)
-    return tuple(str(name) for name in names[np.argsort(-counts, kind="stable")][:N_LEVELS])
+    shown = names[np.argsort(-counts, kind="stable")][:N_LEVELS]
+    return tuple(str(name) for name in shown), len(names) - len(shown)
 
 
 def _level_shares(column: Column, levels: tuple[str, ...], weights: FloatArray | None) -> tuple[float, ...]:

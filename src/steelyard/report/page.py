@@ -87,7 +87,7 @@ def render(
 
 def _pictures(findings: Findings, evidence: Evidence, comparison: Comparison | None) -> dict[str, Any]:
     drawn: dict[str, Any] = {
-        "marginals": [(found.name, pictures.marginal(found)) for found in evidence.marginals],
+        "marginals": [(found.name, pictures.marginal(found), found.n_hidden) for found in evidence.marginals],
         "love": pictures.love_plot(evidence.balance[:N_SHOWN], evidence.weights is not None),
         "map": pictures.domain_map(evidence),
         "methods": None,
