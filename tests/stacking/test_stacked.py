@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.dummy import DummyRegressor
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
@@ -192,6 +192,16 @@ def test_a_fold_may_lack_a_class():
     with pytest.warns(NoTargetWarning):
         model.fit(X, y)
     assert model.predict_proba(X).shape == (40, 3)
+
+
+def test_a_class_of_one_row_leaves_a_fold_with_one_class():
+    """Fitted to one class, boosted trees have two columns of probabilities all the same."""
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    model = StackedClassifier([("trees", HistGradientBoostingClassifier(max_iter=2)), ("bayes", GaussianNB())])
+    with pytest.warns(NoTargetWarning):
+        model.fit(X, np.arange(40) == 7)
+    assert model.failed_ == {}
+    assert model.predict_proba(X).shape == (40, 2)
 
 
 def test_a_label_that_is_constant_in_every_training_fold():

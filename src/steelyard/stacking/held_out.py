@@ -275,6 +275,8 @@ def class_probabilities(model: Any, X: Any) -> FloatArray:
     -------
     array of shape (n_rows, n_classes)
     """
+    if len(model.classes_) == 1:  # some learners then give two columns all the same
+        return np.ones((count_rows(X), 1))
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(X), dtype=np.float64)
     if not hasattr(model, "decision_function"):
