@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("psutil", reason="psutil (needed by the benchmarks) is not installed")
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks import before, cases, contestants, measure, run, scale
+from benchmarks import before, cases, contestants, long_file, measure, memory, run, scale
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "benchmarks" / "results.csv"
@@ -170,7 +170,9 @@ def test_scale_measures_a_fit_and_projects_it(tmp_path):
     command = [sys.executable, "-m", "benchmarks.scale", "--rows", "1000", "3000", "6000", "--workers", "2"]
     subprocess.run([*command, "--out", str(out)], check=True, cwd=ROOT, capture_output=True)
     page = out.read_text()
-    assert re.search(r"\| 6,000 \| \d+\.\d\d \|", page)
+    row = re.search(r"\| 6,000 \| \d+\.\d\d \| .*", page)[0]
+    over_steelyard, over_scikit_learn, over_arrow = (int(cell) for cell in row.strip("| ").split(" | ")[-3:])
+    assert 0 < over_steelyard < over_scikit_learn < over_arrow - 20  # scikit-learn loads more than that
     assert float(re.search(r"\| 2 \| [\d.]+ \| 1\.00 \| (\S+) \|", page)[1]) < 1e-8
     assert (tmp_path / "scale.png").stat().st_size > 5000
 
@@ -179,3 +181,28 @@ def test_a_projection_of_a_line_is_exact():
     found = [{"n": n, "cpu": 0.5 + 2e-6 * n, "reading": 0.5} for n in (10**5, 10**6, 10**7)]
     assert scale.projected(found, 1e9) == pytest.approx(0.5 + 2000)
     assert scale.exponent(found, 10**5) == pytest.approx(1)
+
+
+def test_the_peak_of_a_process_is_not_that_of_the_one_that_started_it():
+    large = np.ones(40_000_000)  # 320 MB
+    code = "from benchmarks.memory import peak; print(peak())"
+    done = subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True)
+    assert 0 < float(done.stdout) < 100 < large.nbytes / 1e6 < memory.peak()
+
+
+def test_a_long_file_is_weighed_as_csv_and_as_parquet(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    monkeypatch.setattr(long_file, "PART_ROWS", 300)
+    monkeypatch.chdir(ROOT)
+    out = tmp_path / "long_file.md"
+    arguments = ["long_file", "--gigabytes", "0.0002", "--target-rows", "400", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    long_file.main()
+    page = out.read_text()
+    assert "1,200 source rows and 400 target rows of 10 columns" in page
+    assert re.search(r"\| csv \| 0\.00 \| \d+ \| \d{3} \|", page)
+    assert "differ by at most 0e+00 of a weight" in page
+    first, second = tmp_path / "one.csv", tmp_path / "other.csv"
+    first.write_text("row,weight\n1,1.0\n2,3.0\n")
+    second.write_text("row,weight\n1,1.0\n2,2.0\n")
+    assert long_file.largest_difference(first, second) == 0.5

@@ -28,7 +28,7 @@ from steelyard.ratio.fitting import fit_ratio, require_target_parameter
 from steelyard.ratio.table_rows import ReadsTables
 from steelyard.report.notebook import ShowsWeights
 from steelyard.tables.streams import is_dask
-from steelyard.weights import effective_sample_size, flatten, multiply_counts
+from steelyard.weights import effective_sample_size, effective_sample_size_of_sums, flatten, multiply_counts
 
 
 def _estimator_has(method: str) -> Any:
@@ -117,8 +117,7 @@ class _Weighted(ShowsWeights, ReadsTables, MetaEstimatorMixin, BaseEstimator):
             self.ratio_ = default_ratio() if self.ratio is None else clone(self.ratio)
             require_target_parameter(self.ratio_)
             self.ratio_.fit(X, target=target)
-            weights: Any = self.ratio_.weights_**self.flattening
-            self.weights_ = weights if self.flattening == 1 else weights / weights.mean()
+            self.weights_, self.effective_sample_size_ = _flattened_lazily(self.ratio_, self.flattening)
             self.n_features_in_ = self.ratio_.n_features_in_
             keywords = {name: self.weights_}
         self.estimator_ = clone(self.estimator)
@@ -143,9 +142,12 @@ class _Weighted(ShowsWeights, ReadsTables, MetaEstimatorMixin, BaseEstimator):
         array of shape (n_rows,)
             The prediction for each row.
         """
+        return self.estimator_.predict(self._new_rows(X))
+
+    def _new_rows(self, X: Any) -> Any:
+        """New rows for the fitted estimator; a Dask collection goes to it as it is."""
         check_is_fitted(self, "estimator_")
-        rows = X if is_dask(X) else self._rows(X)
-        return self.estimator_.predict(rows)
+        return X if is_dask(X) else self._rows(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -156,6 +158,17 @@ class _Weighted(ShowsWeights, ReadsTables, MetaEstimatorMixin, BaseEstimator):
         tags.classifier_tags = deepcopy(inner.classifier_tags)
         tags.regressor_tags = deepcopy(inner.regressor_tags)
         return tags
+
+
+def _flattened_lazily(ratio: Any, flattening: float) -> tuple[Any, float]:
+    """A lazy array of flattened weights with mean one, and their effective sample size."""
+    if flattening == 1:
+        return ratio.weights_, ratio.effective_sample_size_
+    from steelyard.tables.dask_rows import computed  # imported here: Dask is optional
+
+    flattened = ratio.weights_**flattening
+    sums = [computed(values.sum()) for values in (flattened, flattened**2)]
+    return flattened * (len(flattened) / sums[0]), effective_sample_size_of_sums(*sums)
 
 
 class WeightedRegressor(RegressorMixin, _Weighted):
@@ -314,9 +327,7 @@ class WeightedClassifier(ClassifierMixin, _Weighted):
         array of shape (n_rows, n_classes)
             The probability of each class, for each row.
         """
-        check_is_fitted(self, "estimator_")
-        rows = self._rows(X)
-        return self.estimator_.predict_proba(rows)
+        return self.estimator_.predict_proba(self._new_rows(X))
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> Any:
@@ -332,6 +343,4 @@ class WeightedClassifier(ClassifierMixin, _Weighted):
         array of shape (n_rows,) or (n_rows, n_classes)
             The decision values of each row.
         """
-        check_is_fitted(self, "estimator_")
-        rows = self._rows(X)
-        return self.estimator_.decision_function(rows)
+        return self.estimator_.decision_function(self._new_rows(X))

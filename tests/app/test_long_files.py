@@ -11,6 +11,7 @@ pd = pytest.importorskip("pandas", reason="pandas is not installed (the extra ta
 from steelyard import AutoRatio
 from steelyard.app import commands, long_files, weighing
 from steelyard.app.cli import app
+from steelyard.errors import ClusterError
 from steelyard.tables import TableFile, count_rows, read_blocks, read_table
 
 
@@ -174,4 +175,48 @@ def test_a_running_cluster_gives_the_same(folder, monkeypatch):
     code, said = run(*arguments, "--out", "none.csv", "--cluster", "tcp://127.0.0.1:1")
     assert code == 2
     assert "There is no Dask scheduler at tcp://127.0.0.1:1" in " ".join(said.split())
+    assert not (folder / "none.csv").exists()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("command", ["weigh", "predict"])
+def test_a_cluster_that_goes_away_while_the_output_is_written_leaves_nothing(folder, command, monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed (the extra distributed)")
+    arguments = {"weigh": ("s.csv", "t.csv", "--label", "y", "--eta", "0.2"), "predict": ("run", "t.csv")}[command]
+    if command == "predict":
+        assert run("fit", "s.csv", "t.csv", "--label", "y", "--out", "run", "--learner", "linear")[0] == 0
+    room, write = {"weigh": weighing, "predict": commands}[command], commands.write_file_in_parts
+    monkeypatch.setattr("steelyard.tables._csv.BLOCK_BYTES", 4096)
+    monkeypatch.setattr(long_files, "BLOCK_BYTES", 8 * 8 * 200)  # several blocks of a few hundred rows
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster:
+
+        def gone_after_the_first_part(out, parts, *inputs, **settings):
+            def some():
+                for number, part in enumerate(parts):
+                    yield part
+                    if number == 1:
+                        cluster.close()
+
+            write(out, some(), *inputs, **settings)
+
+        monkeypatch.setattr(room, "write_file_in_parts", gone_after_the_first_part)
+        before = set(folder.iterdir())
+        code, said = run(command, *arguments, "--out", "none.csv", "--cluster", cluster.scheduler_address)
+    assert code == 2, said
+    assert "The cluster went away" in " ".join(said.split())
+    assert set(folder.iterdir()) == before
+
+
+def test_a_folder_that_workers_do_not_see_is_named(tmp_path):
+    with pytest.raises(ClusterError, match=r"a worker of the cluster does not see this file"):
+        long_files.read_part(tmp_path / "0.numbers", 0, 3, 2)
+
+
+def test_a_damaged_parquet_file_is_named(folder):
+    content = (folder / "s.parquet").read_bytes()
+    (folder / "s.parquet").write_bytes(content[:2000] + b"x" * 3000 + content[5000:])
+    code, said = run("weigh", "s.parquet", "t.parquet", "--label", "y", "--out", "none.csv")
+    assert code == 2
+    assert "s.parquet: this cannot be read as a Parquet file" in " ".join(said.split())
     assert not (folder / "none.csv").exists()

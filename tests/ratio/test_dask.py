@@ -19,6 +19,7 @@ from steelyard import (
     ImportanceWeightedSearchCV,
     StackedRegressor,
     Target,
+    WeightedClassifier,
     WeightedRegressor,
 )
 from steelyard.datasets import gaussian_pair
@@ -147,6 +148,7 @@ def test_lazy_weights_are_those_of_one_process(flattening):
     model.fit(SOURCE, da.from_array(y, chunks=701), target=TARGET)
     weights = in_blocks("ULSIF")[1] ** flattening
     np.testing.assert_allclose(model.weights_.compute(), weights / weights.mean(), rtol=1e-8)
+    assert model.effective_sample_size_ == pytest.approx(weights.sum() ** 2 / np.square(weights).sum(), rel=1e-8)
     expected = np.linalg.lstsq(PAIR.X * np.sqrt(weights)[:, None], y * np.sqrt(weights), rcond=None)[0]
     np.testing.assert_allclose(model.predict(SOURCE).compute(), PAIR.X @ expected, atol=1e-8)
 
@@ -169,6 +171,19 @@ def test_an_estimator_that_trains_from_dask_gets_lazy_weights(client):
     )
     # Bins of the columns differ a little between one table and its parts.
     assert np.mean(np.abs(found - weighted)) < 0.7 * np.mean(np.abs(found - plain))
+
+
+def test_a_classifier_that_trains_from_dask_gives_lazy_probabilities(client):
+    xgboost_dask = pytest.importorskip("xgboost.dask", reason="XGBoost is not installed (xgboost-cpu)")
+    y = (np.sin(PAIR.X.sum(axis=1)) > 0).astype(int)
+    estimator = xgboost_dask.DaskXGBClassifier(n_estimators=10, max_depth=3, tree_method="hist")
+    rows = SOURCE.rechunk((701, 2))
+    model = WeightedClassifier(estimator, ratio=ULSIF(random_state=0))
+    model.fit(rows, da.from_array(y, chunks=701), target=TARGET)
+    probabilities = model.predict_proba(rows)
+    assert isinstance(probabilities, da.Array)
+    np.testing.assert_array_equal(probabilities.compute().argmax(axis=1), model.predict(rows).compute())
+    assert model.score(rows, y) > 0.9
 
 
 def test_the_search_and_stacking_run_on_a_cluster(client):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from steelyard.errors import ClusterError, DependencyError
+from steelyard.errors import ClusterError, DependencyError, OutputError, SteelyardError
 
 # Blocks that wait on the cluster for each of its threads.
 WAITING = 2
@@ -15,7 +15,10 @@ WAITING = 2
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Any]:
-    """A client of the cluster at an address, which Dask and joblib use inside the context; None for no address."""
+    """A client of the cluster at an address, which Dask and joblib use inside the context; None for no address.
+
+    Whatever fails inside because the cluster is gone is a `ClusterError`.
+    """
     if address is None:
         yield None
         return
@@ -34,8 +37,18 @@ def connected(address: str | None) -> Iterator[Any]:
     with client:
         if not client.scheduler_info()["workers"]:
             raise ClusterError(f"The cluster at {address} has no workers. Start some with `dask worker {address}`.")
-        with joblib.parallel_config(backend="dask", n_jobs=-1):
-            yield client
+        try:
+            with joblib.parallel_config(backend="dask", n_jobs=-1):
+                yield client
+        except Exception as error:
+            # Where the lost connection is an OSError, writing the output has said that the file cannot be written.
+            of_cluster = type(error).__module__.partition(".")[0] == "distributed" or client.status != "running"
+            if not of_cluster or (isinstance(error, SteelyardError) and not isinstance(error, OutputError)):
+                raise
+            raise ClusterError(
+                f"The cluster went away ({type(error).__name__}: {error}). Nothing was written: connect to a running "
+                "cluster and start again."
+            ) from error
 
 
 def mapped(client: Any, function: Callable[..., Any], shared: Any, items: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
@@ -45,14 +58,9 @@ def mapped(client: Any, function: Callable[..., Any], shared: Any, items: Iterab
         return
     scattered = client.scatter(shared, broadcast=True)
     waiting: deque[Any] = deque()
-    try:
-        for item in items:
-            waiting.append(client.submit(function, scattered, *item, pure=False))
-            if len(waiting) >= WAITING * sum(client.nthreads().values()):
-                yield waiting.popleft().result()
-        while waiting:
+    for item in items:
+        waiting.append(client.submit(function, scattered, *item, pure=False))
+        if len(waiting) >= WAITING * sum(client.nthreads().values()):
             yield waiting.popleft().result()
-    except Exception as error:
-        if type(error).__module__.partition(".")[0] != "distributed":
-            raise
-        raise ClusterError(f"The cluster went away ({type(error).__name__}: {error}). Nothing was written.") from error
+    while waiting:
+        yield waiting.popleft().result()

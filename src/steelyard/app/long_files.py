@@ -11,7 +11,7 @@ import numpy as np
 from rich.progress import Progress
 
 from steelyard._typing import FloatArray
-from steelyard.errors import InputError, OutputError
+from steelyard.errors import ClusterError, InputError, OutputError
 from steelyard.tables import Column, Encoding, Frame, TableFile, count_rows, read_blocks
 from steelyard.tables.frame import Reading
 from steelyard.tables.row_stream import RowStream
@@ -85,6 +85,11 @@ class EncodedFile:
 
 def read_part(path: Path, start: int, n_rows: int, n_features: int) -> FloatArray:
     """Some rows of a file of numbers."""
+    if not path.exists():
+        raise ClusterError(
+            f"{path}: a worker of the cluster does not see this file. Give an output in a folder that all workers "
+            "share."
+        )
     found = np.fromfile(path, np.float64, n_rows * n_features, offset=8 * start * n_features)
     return found.reshape(n_rows, n_features)
 

@@ -125,7 +125,8 @@ def target_performance(
         The model may read text columns and missing values; ratio and outcome model have an encoding of their own. Of a
         path, of blocks and of a Dask collection (see ``ULSIF.fit``), an even sample of at most 100,000 rows is taken.
     y : array of shape (n_source,)
-        Labels of these rows; where these are a stream, a stream of one column or of one array for each block.
+        Labels of these rows; where these are a stream, an array, or a stream
+        of one column or of one array for each block.
     target : Target or table of shape (n_target, n_columns)
         Target rows, likewise. Without a target (None) the score is that on the source rows, and a warning says so.
     scoring : str or callable, default=None

@@ -105,7 +105,8 @@ def iwcv_score(
         Source rows. Of a path, of blocks and of a Dask collection (see ``ULSIF.fit``), an even sample of at most
         100,000 rows is taken.
     y : array of shape (n_source,)
-        Labels of the source rows; where these are a stream, a stream of one column or of one array for each block.
+        Labels of the source rows; where these are a stream, an array, or a stream
+        of one column or of one array for each block.
     target : Target or table of shape (n_target, n_columns)
         Target rows, likewise.
     ratio : ratio estimator, default=None

@@ -42,7 +42,7 @@ class DaskRows(RowStream):
             self.partitions = whole.to_delayed().ravel().tolist()
             lengths = list(whole.chunks[0])
         if np.isnan(lengths).any():  # they are not known before the partitions are computed
-            lengths = _computed(dask.delayed(list)([dask.delayed(len)(part) for part in self.partitions]))
+            lengths = computed(dask.delayed(list)([dask.delayed(len)(part) for part in self.partitions]))
         self.lengths = [int(length) for length in lengths]
         filled = np.flatnonzero(self.lengths)
         if not len(filled):
@@ -50,12 +50,12 @@ class DaskRows(RowStream):
         self.starts = np.cumsum([0, *self.lengths[:-1]]).tolist()
         # The first rows tell names, types and the number of columns.
         head = dask.delayed(_head)(self.partitions[int(filled[0])])
-        self._set_check(BlockCheck.of(_computed(head), name))
+        self._set_check(BlockCheck.of(computed(head), name))
 
     def blocks(self) -> Any:
         """The partitions one by one, checked; for tables that are to be read here."""
         for part, start in zip(self.partitions, self.starts, strict=True):
-            yield self._check(_computed(part), start)
+            yield self._check(computed(part), start)
 
     def reduce(self, make: Callable[[], AnySums], doing: str) -> AnySums:
         """Sums over all rows in one graph of tasks, merged in the order of the partitions."""
@@ -67,7 +67,7 @@ class DaskRows(RowStream):
         ]
         while len(sums) > 1:
             sums = [dask.delayed(_merge)(sums[i : i + MERGED]) for i in range(0, len(sums), MERGED)]
-        found: AnySums = _computed(sums[0])
+        found: AnySums = computed(sums[0])
         seconds = time.perf_counter() - began
         LOG.info("%s (%s): %s rows in %.1f seconds", doing, self.name, f"{sum(self.lengths):,}", seconds)
         return found
@@ -91,7 +91,8 @@ class _Shared:
         self.function, self.check = function, check
 
 
-def _computed(task: Any) -> Any:
+def computed(task: Any) -> Any:
+    """What a lazy value is; where it is lost with its cluster, an error that says so."""
     try:
         return task.compute()
     except Exception as error:

@@ -209,7 +209,7 @@ def _parquet_batches(file: TableFile) -> Iterator[Any]:
             yield pa.Table.from_batches([], table.schema_arrow)
             for batch in table.iter_batches(BLOCK_ROWS, use_threads=False):
                 yield pa.Table.from_batches([batch])
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:  # Arrow says of damaged pages that they are an OSError
         raise TableError(f"{file.name}: this cannot be read as a Parquet file ({error}).") from error
 
 
