@@ -160,7 +160,7 @@ def least_discrepancy(source: FloatArray, target: FloatArray) -> LeastDiscrepanc
             [("zero", 1), ("nonnegative", n), ("psd", p), ("psd", p)],
         )
     except ConvergenceError as error:
-        message = f"{error} The target may lie far from the source. All source rows get the same weight."
+        message = f"{error.message} The target may lie far from the source. All source rows get the same weight."
         warn_user(message, SteelyardWarning)
         return LeastDiscrepancy(np.full(n, 1 / n), plain * size**2, plain * size**2, np.zeros((p, p)))
     weights = np.maximum(solution.x[:n], 0)
