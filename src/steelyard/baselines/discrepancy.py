@@ -11,6 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from steelyard._few_shot.kernel_regression import REG_GRID, median_distance, spectrum
 from steelyard._numerics.kernels import gaussian
+from steelyard._numerics.written import written
 from steelyard._typing import FloatArray
 from steelyard._validation import check_grid, check_range
 from steelyard.baselines.base import FewShotRegressor
@@ -81,6 +82,13 @@ class DiscrepancyRegressor(FewShotRegressor):
         self.slack = slack
         self.reg = reg
         self.standardize = standardize
+
+    def _found(self) -> dict[str, str]:
+        plain = written(self.plain_discrepancy_)
+        return {
+            "discrepancy": f"{written(self.discrepancy_)} with weights, {plain} without",
+            "regularization strength": written(self.reg_),
+        }
 
     def _learn(self, X: FloatArray, y: FloatArray, X_target: FloatArray, y_target: FloatArray) -> None:
         slack = check_range("slack", self.slack, 0, open_low=True)
