@@ -10,7 +10,7 @@ from pathlib import Path
 # Rooms and root modules, lowest first. A module imports from lower layers and from its own room, nothing else.
 LAYERS = (
     {"errors"},
-    {"_typing", "_threads", "_progress", "_display", "target"},
+    {"_typing", "_threads", "_progress", "target"},
     {"weights", "_validation", "_weight_parameter"},
     {"_numerics"},
     {"_splits"},

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from steelyard._display import fragment, paragraph, table
+from steelyard._numerics.display import fragment, paragraph, table
 from steelyard._splits.rows import folds_of_table
 from steelyard._typing import FloatArray
 from steelyard._validation import generator, match_columns

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from steelyard._display import fragment, table
+from steelyard._numerics.display import fragment, table
 from steelyard._typing import FloatArray
 from steelyard.errors import ConvergenceError
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steelyard._display import ShortRepr
+from steelyard._numerics.display import ShortRepr
 from steelyard.datasets.loaders import find_file
 from steelyard.errors import DataChangedError, ParameterError
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from steelyard._display import ShortRepr
+from steelyard._numerics.display import ShortRepr
 from steelyard._typing import FloatArray
 from steelyard.errors import DataChangedError, DataNotFoundError, ParameterError
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from steelyard._display import ShortRepr
+from steelyard._numerics.display import ShortRepr
 from steelyard._typing import FloatArray
 from steelyard._validation import generator
 from steelyard.errors import ParameterError

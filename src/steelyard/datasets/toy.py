@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from steelyard._display import ShortRepr
+from steelyard._numerics.display import ShortRepr
 from steelyard._typing import FloatArray
 from steelyard._validation import generator
 

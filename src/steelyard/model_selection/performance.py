@@ -15,7 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 
-from steelyard._display import fragment, table
+from steelyard._numerics.display import fragment, table
 from steelyard._numerics.duplicates import table_columns, units_of_rows
 from steelyard._numerics.written import written
 from steelyard._splits.rows import folds_of_table

@@ -342,7 +342,7 @@ class ImportanceWeightedSearchCV(ShowsFit, GridSearchCV):
     def _found(self) -> dict[str, str]:
         """The chosen candidate, and the best ones by their scores."""
         results = self.cv_results_
-        found = {"chosen": _params_in_words(self.best_params_), "score of it": written(self.best_score_)}
+        found = {"chosen": _params_in_words(self.best_params_), "its score": written(self.best_score_)}
         for i in np.argsort(results["rank_test_score"], kind="stable")[:SHOWN]:
             score, error = (written(float(results[key][i])) for key in ("mean_test_score", "se_test_score"))
             found[f"candidate {i}: {_params_in_words(results['params'][i])}"] = f"{score} ± {error}"

@@ -110,7 +110,7 @@ class RiskBound:
         str
             A few words.
         """
-        says = " (it says nothing: no loss is larger than that)" if self.vacuous else ""
+        says = " (it says nothing: no loss is as large)" if self.vacuous else ""
         return f"at most {written(self.risk)} with probability {1 - self.delta:g}{says}"
 
     def __repr__(self) -> str:

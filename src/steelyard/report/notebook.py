@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup
 from sklearn.utils import estimator_html_repr
 
-from steelyard._display import fragment, paragraph, table
+from steelyard._numerics.display import fragment, paragraph, table
 from steelyard._numerics.tensors import as_array, is_tensor
 from steelyard._numerics.written import written, written_p
 from steelyard._typing import FloatArray

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steelyard._display import ShortRepr
+from steelyard._numerics.display import ShortRepr
 from steelyard._typing import BoolArray, FloatArray, IntArray
 from steelyard.tables.encoding import Encoding, learn_encoding
 from steelyard.tables.frame import Frame

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from steelyard._display import ShortRepr
+from steelyard._numerics.display import ShortRepr
 from steelyard._validation import check_count
 from steelyard.deep._loaders import read_rows
 from steelyard.deep._reduction import REDUCTIONS

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steelyard._display import ShortRepr
+from steelyard._numerics.display import ShortRepr
 from steelyard.deep._loaders import read_rows
 from steelyard.errors import InputError, MissingTargetError
 from steelyard.target import Target

@@ -16,7 +16,9 @@ STYLE = Markup(
     "<style>.steelyard{max-width:640px;margin:8px 0}.steelyard svg{width:360px;max-width:100%}"
     ".steelyard text{font:12px system-ui,sans-serif;fill:currentColor}.steelyard .weighted{fill:#0f766e}"
     ".steelyard .axis,.steelyard .rule{stroke:currentColor}.steelyard .grid{stroke:currentColor;opacity:.15}"
-    ".steelyard table{margin:0}.steelyard td,.steelyard th{text-align:left;vertical-align:top;padding:2px 10px 2px 0}"
+    # Stronger than the rules of Jupyter, which would align cells to the right and center the table.
+    ".steelyard.steelyard table{margin:0}.steelyard.steelyard :is(td,th){text-align:left;vertical-align:top;"
+    "padding:2px 10px 2px 4px;max-width:none}.steelyard.steelyard th{white-space:nowrap}"
     "</style>"
 )
 
@@ -34,9 +36,9 @@ def paragraph(words: str) -> Markup:
 def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> Markup:
     """Escaped cells; without a header the first cell of each row names the others."""
     lines = [Markup("").join(Markup("<th>{}</th>").format(name) for name in header)] if header else []
-    for first, *others in rows:
+    for first, *rest in rows:
         cell = Markup("<td>{}</td>") if header else Markup("<th>{}</th>")
-        lines.append(cell.format(first) + Markup("").join(Markup("<td>{}</td>").format(other) for other in others))
+        lines.append(cell.format(first) + Markup("").join(Markup("<td>{}</td>").format(value) for value in rest))
     return (
         Markup("<table>")
         + Markup("").join(Markup("<tr>") + line + Markup("</tr>") for line in lines)
