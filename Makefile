@@ -33,8 +33,7 @@ docs: $(VENV)/.docs
 
 # Builds what would be published, installs it alone, runs the demo and the core tests from it.
 release-check: $(VENV)/.full
-	$(PIP) build
-	$(BIN)/python -m tests.release
+	$(BIN)/python -m tests.release $(ARGS)
 
 # TABLE=toy and the like; without it the list of tables and studies. ARGS="--set rule=best" and the like.
 reproduce: $(VENV)/.full

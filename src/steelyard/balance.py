@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from steelyard._numerics.display import fragment, paragraph, table
 from steelyard._splits.rows import folds_of_table
 from steelyard._typing import FloatArray
 from steelyard._validation import generator, match_columns
@@ -19,6 +20,7 @@ from steelyard.errors import InputTypeError, SteelyardWarning
 LEAST_STANDARD_ERRORS = 2.0
 # And by more than this, in standard deviations: of millions of rows a difference nobody would notice is significant.
 LEAST_GROWTH = 0.02
+SHOWN = 10  # columns in a notebook
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,17 @@ class Balance:
         """
         return float(np.mean(np.abs(self.after)))
 
+    @property
+    def in_words(self) -> str:
+        """The mean absolute differences before and after weighting.
+
+        Returns
+        -------
+        str
+            A few words.
+        """
+        return f"{self.mean_before:.3f} before and {self.mean_after:.3f} after weighting"
+
     def by_column(self) -> tuple[ColumnBalance, ...]:
         """The balance of each column, the largest remaining difference first.
 
@@ -116,10 +129,18 @@ class Balance:
         )
 
     def __repr__(self) -> str:
-        return (
-            f"Balance({len(self.columns)} columns, mean difference {self.mean_before:.3f} before and "
-            f"{self.mean_after:.3f} after weighting)"
-        )
+        return f"Balance({len(self.columns)} columns, mean difference {self.in_words})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (c.name, f"{c.before:+.2f}", f"{c.after:+.2f}", f"{c.noise:.2f}", "yes" if c.worse else "no")
+            for c in self.by_column()[:SHOWN]
+        ]
+        words = f"Mean absolute difference of {len(self.columns)} columns, in standard deviations: {self.in_words}."
+        if len(self.columns) > SHOWN:
+            words += f" The {SHOWN} columns with the largest difference left:"
+        header = ("column", "before", "after", "standard error", "worse")
+        return str(fragment(paragraph(words), table(rows, header)))
 
 
 def column_balance(

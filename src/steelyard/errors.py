@@ -1,16 +1,33 @@
 """All errors and warnings of the library.
 
-Each message says what was given, what was needed and what to do about it.
+Each message says what was given, what was needed and what to do about it. Where that takes more room than a message
+has, the message ends with the place of the class on the page of errors, which has an entry for every class.
 """
 
 import sys
 import warnings
+from typing import ClassVar
 
 # Packages whose lines are not those of a user: warnings point past them.
 INNER_PACKAGES = frozenset({"steelyard", "sklearn", "joblib"})
 
 
-class SteelyardError(Exception):
+class _Explained:
+    """Mixed into the base classes: a message that ends with the place of its entry, where that says more."""
+
+    more_in_docs: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        place = f" See errors.html#{type(self).__name__.lower()} in the documentation."
+        return super().__str__() + place * self.more_in_docs
+
+    @property
+    def message(self) -> str:
+        """The message without the place, for a longer message that goes on after it."""
+        return super().__str__()
+
+
+class SteelyardError(_Explained, Exception):
     """Base class of all errors that this library raises itself."""
 
 
@@ -37,6 +54,8 @@ class ColumnMismatchError(InputError):
 class ModelError(InputError):
     """A saved model is missing, damaged, or contains types that a model cannot have."""
 
+    more_in_docs = True
+
 
 class CheckpointError(InputError):
     """A checkpoint is damaged, or is the checkpoint of another run than the one to resume."""
@@ -61,9 +80,13 @@ class ParameterError(InputError):
 class NoOverlapError(InputError):
     """Source and target share no region, so importance weights cannot be estimated."""
 
+    more_in_docs = True
+
 
 class NotWeightableError(InputTypeError):
     """The estimator takes no sample weights, so importance weights cannot be used."""
+
+    more_in_docs = True
 
 
 class DependencyError(SteelyardError, ImportError):
@@ -72,6 +95,8 @@ class DependencyError(SteelyardError, ImportError):
 
 class ConvergenceError(SteelyardError, RuntimeError):
     """A solver did not converge to its tolerance."""
+
+    more_in_docs = True
 
 
 class ClusterError(SteelyardError, RuntimeError):
@@ -90,7 +115,7 @@ class OutputError(SteelyardError, OSError):
     """Results cannot be written to the given place."""
 
 
-class SteelyardWarning(UserWarning):
+class SteelyardWarning(_Explained, UserWarning):
     """Base class of all warnings that this library gives itself."""
 
 
@@ -105,17 +130,25 @@ class NoShiftWarning(SteelyardWarning):
 class NothingTransferredWarning(SteelyardWarning):
     """Nothing was transferred from the source domains: the result uses the labeled target rows alone."""
 
+    more_in_docs = True
+
 
 class SmallEffectiveSampleWarning(SteelyardWarning):
     """The effective sample size is small: a few rows carry nearly all the weight."""
+
+    more_in_docs = True
 
 
 class TruncationWarning(SteelyardWarning):
     """The low-rank factor of a kernel matrix reached the largest rank allowed before it was accurate."""
 
+    more_in_docs = True
+
 
 class RawMeanWarning(SteelyardWarning):
     """The fitted density ratio has a mean far from one, or source and target hardly overlap."""
+
+    more_in_docs = True
 
 
 class LearnerFailedWarning(SteelyardWarning):
@@ -124,6 +157,8 @@ class LearnerFailedWarning(SteelyardWarning):
 
 class UnseenCellsWarning(SteelyardWarning):
     """Target rows have combinations of discrete values that no source row has."""
+
+    more_in_docs = True
 
 
 def warn_user(message: str, category: type[SteelyardWarning]) -> None:

@@ -13,6 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from steelyard._numerics.written import written
 from steelyard._typing import FloatArray
 from steelyard._validation import (
     check_labels,
@@ -26,7 +27,7 @@ from steelyard.errors import InputTypeError
 from steelyard.ratio import default_ratio
 from steelyard.ratio.fitting import fit_ratio, require_target_parameter
 from steelyard.ratio.table_rows import ReadsTables
-from steelyard.report.notebook import ShowsWeights
+from steelyard.report.notebook import ShowsFit
 from steelyard.tables.streams import is_dask
 from steelyard.weights import effective_sample_size, effective_sample_size_of_sums, flatten, multiply_counts
 
@@ -56,7 +57,7 @@ def flattened_weights(estimator: Any, rows: Any, target_rows: Any, counts: Float
     return flatten(estimator.ratio_.weights_, estimator.flattening, counts)
 
 
-class _Weighted(ShowsWeights, ReadsTables, MetaEstimatorMixin, BaseEstimator):
+class _Weighted(ShowsFit, ReadsTables, MetaEstimatorMixin, BaseEstimator):
     __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name that scikit-learn looks for)
 
     def __init__(self, estimator: Any, ratio: Any = None, flattening: float = 1.0, preprocess: Any = None) -> None:
@@ -105,6 +106,18 @@ class _Weighted(ShowsWeights, ReadsTables, MetaEstimatorMixin, BaseEstimator):
         with config_context(enable_metadata_routing=False):
             self.estimator_.fit(rows, y, **keywords)
         return self
+
+    _found_after = "estimator_"
+
+    def _found(self) -> dict[str, str]:
+        own = vars(self)
+        ratio: Any = own.get("ratio_")
+        found = {} if ratio is None else {"density ratio": type(ratio).__name__}
+        if hasattr(ratio, "balance_"):  # of the whole weights, before they are flattened
+            found["mean difference of the columns by that ratio"] = ratio.balance_.in_words
+        if "effective_sample_size_" in own:
+            found["effective sample size of the weights"] = written(own["effective_sample_size_"])
+        return found
 
     def _fit_dask(self, X: Any, y: Any, target: Any, sample_weight: Any, name: str) -> Self:
         """Fit an estimator that trains from Dask data; the weights are a lazy array that is aligned with the rows."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from steelyard._numerics.display import fragment, table
 from steelyard._typing import FloatArray
 from steelyard.errors import ConvergenceError
 
@@ -88,6 +89,30 @@ class Certificate:
             "(memory and time grow with it), raise width, drop columns that do not shift, or use ULSIF or "
             "ClassifierRatio, which have no such limit."
         )
+
+    @property
+    def in_words(self) -> str:
+        """Whether the problem was solved, and how accurately.
+
+        Returns
+        -------
+        str
+            A few words.
+        """
+        words = (
+            f"{'solved' if self.solved else 'not solved'} in {self.n_iter} iterations: relative gap {self.gap:.1e}, "
+            f"residuals {self.primal_residual:.1e} (primal) and {self.dual_residual:.1e} (dual)"
+        )
+        if self.rank is None:
+            return words
+        cost = f"at most {self.truncation_cost:.1g}" if self.truncation_cost < 1 else "not bounded below 1"
+        return f"{words}; a factor of rank {self.rank} leaves out {self.truncation:.1%} of the trace (cost: {cost})"
+
+    def __repr__(self) -> str:
+        return f"Certificate(objective {self.objective:.6g}, {self.in_words})"
+
+    def _repr_html_(self) -> str:
+        return str(fragment(table([("certificate", self.in_words), ("objective", f"{self.objective:.6g}")])))
 
     def require(self, method: str, tol: float, raised: str = "tol, width or reg") -> None:
         """Raise `ConvergenceError` unless the problem was solved.

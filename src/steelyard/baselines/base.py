@@ -8,12 +8,14 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from steelyard._few_shot.domains import check_few_shot, scale_of
+from steelyard._numerics.written import written
 from steelyard._typing import FloatArray
 from steelyard._validation import check_new_rows, forget_fit
+from steelyard.report.notebook import ShowsFit
 from steelyard.target import Target
 
 
-class FewShotRegressor(RegressorMixin, BaseEstimator):
+class FewShotRegressor(ShowsFit, RegressorMixin, BaseEstimator):
     """A regressor that is fitted by fit(X, y, domain=..., target=Target(X_target, y_target)).
 
     A subclass writes ``_learn(X, y, X_target, y_target)``, which sets ``model_``, an object with ``predict``. Columns
@@ -50,6 +52,14 @@ class FewShotRegressor(RegressorMixin, BaseEstimator):
 
     def _learn(self, X: FloatArray, y: FloatArray, X_target: FloatArray, y_target: FloatArray) -> None:
         raise NotImplementedError
+
+    _found_after = "model_"
+
+    def _found(self) -> dict[str, str]:
+        """The chosen parameters of the model, where it is the kernel regression of these methods."""
+        own = vars(self.model_)
+        names = {"kernel width": "width_", "regularization strength": "reg_"}
+        return {name: written(own[key]) for name, key in names.items() if key in own}
 
     def predict(self, X: Any) -> FloatArray:
         """Predict the labels of target rows.

@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 from sklearn.base import clone
 from sklearn.tree import DecisionTreeRegressor
 
+from steelyard._numerics.written import written
 from steelyard._typing import FloatArray
 from steelyard._validation import check_count, generator
 from steelyard.baselines.base import FewShotRegressor
@@ -160,6 +161,10 @@ class TwoStageTrAdaBoostR2(FewShotRegressor):
         self.n_estimators = n_estimators
         self.standardize = standardize
         self.random_state = random_state
+
+    def _found(self) -> dict[str, str]:
+        kept = f"{self.step_ + 1} of {len(self.loo_)}, with leave-one-out error {written(float(self.loo_[self.step_]))}"
+        return {"step that is kept": kept}
 
     def _learn(self, X: FloatArray, y: FloatArray, X_target: FloatArray, y_target: FloatArray) -> None:
         estimator = DecisionTreeRegressor(max_depth=6) if self.estimator is None else self.estimator

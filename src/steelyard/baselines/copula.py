@@ -70,6 +70,12 @@ class CopulaRegressor(FewShotRegressor):
         self.standardize = standardize
         self.random_state = random_state
 
+    def _found(self) -> dict[str, str]:
+        return {
+            "marginals that differ in the target": ", ".join(map(str, self.changed_marginals_)) or "none",
+            "pairs that differ in the target": ", ".join(map(str, self.changed_pairs_)) or "none",
+        }
+
     def _learn(self, X: FloatArray, y: FloatArray, X_target: FloatArray, y_target: FloatArray) -> None:
         level = check_range("level", self.level, 0, 1)
         if len(y) < FEWEST:

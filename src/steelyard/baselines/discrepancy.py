@@ -11,6 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from steelyard._few_shot.kernel_regression import REG_GRID, median_distance, spectrum
 from steelyard._numerics.kernels import gaussian
+from steelyard._numerics.written import written
 from steelyard._typing import FloatArray
 from steelyard._validation import check_grid, check_range
 from steelyard.baselines.base import FewShotRegressor
@@ -81,6 +82,13 @@ class DiscrepancyRegressor(FewShotRegressor):
         self.slack = slack
         self.reg = reg
         self.standardize = standardize
+
+    def _found(self) -> dict[str, str]:
+        plain = written(self.plain_discrepancy_)
+        return {
+            "discrepancy": f"{written(self.discrepancy_)} with weights, {plain} without",
+            "regularization strength": written(self.reg_),
+        }
 
     def _learn(self, X: FloatArray, y: FloatArray, X_target: FloatArray, y_target: FloatArray) -> None:
         slack = check_range("slack", self.slack, 0, open_low=True)
@@ -160,7 +168,7 @@ def least_discrepancy(source: FloatArray, target: FloatArray) -> LeastDiscrepanc
             [("zero", 1), ("nonnegative", n), ("psd", p), ("psd", p)],
         )
     except ConvergenceError as error:
-        message = f"{error} The target may lie far from the source. All source rows get the same weight."
+        message = f"{error.message} The target may lie far from the source. All source rows get the same weight."
         warn_user(message, SteelyardWarning)
         return LeastDiscrepancy(np.full(n, 1 / n), plain * size**2, plain * size**2, np.zeros((p, p)))
     weights = np.maximum(solution.x[:n], 0)

@@ -79,7 +79,7 @@ class Assumption:
         """
         return float(binom.sf(len(self.dependent) - 1, len(self.p_values), LEVEL))
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         n = len(self.p_values)
         verdict = "more than expected by chance" if self.p_value < LEVEL else "no more than expected by chance"
         return (

@@ -11,11 +11,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from steelyard._few_shot.domains import Scale, check_domains, scale_of
+from steelyard._numerics.written import written
 from steelyard._typing import FloatArray
 from steelyard._validation import check_count, check_range, forget_fit, generator
 from steelyard.causal.contrast import Start, learn
 from steelyard.causal.mechanism import Mechanisms
 from steelyard.errors import ConvergenceError, InputError
+from steelyard.report.notebook import ShowsFit
 
 
 class Mechanism:
@@ -35,7 +37,7 @@ class Mechanism:
             return self.scale.restore(self.networks.rows(torch.tensor(np.asarray(S))[None])[0].numpy())
 
 
-class NonlinearICA(TransformerMixin, BaseEstimator):
+class NonlinearICA(ShowsFit, TransformerMixin, BaseEstimator):
     """Nonlinear ICA: independent components of rows of several domains that share one invertible mixing function.
 
     By generalized contrastive learning (survey, section 7): an invertible network is trained so that classifiers of its
@@ -134,6 +136,13 @@ class NonlinearICA(TransformerMixin, BaseEstimator):
             raise ConvergenceError("The loss of every network is NaN or infinite. Check the rows for extreme values.")
         self.mechanism_ = Mechanism(checkpoint.mechanisms.only([int(np.nanargmin(self.losses_))]), scale)
         return self
+
+    _found_after = "mechanism_"
+
+    def _found(self) -> dict[str, str]:
+        low, high = (written(float(end(self.losses_))) for end in (np.nanmin, np.nanmax))
+        kept = f"{len(self.losses_)} trained, with losses from {low} to {high}; the first of these is kept"
+        return {"source domains": f"{len(self.domains_)}", "networks": kept}
 
     def transform(self, Z: Any) -> FloatArray:
         """Map rows to components.

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from steelyard._few_shot.domains import check_domains, check_few_shot, scale_of
 from steelyard._few_shot.kernel_regression import fit_scored
+from steelyard._numerics.written import written
 from steelyard._progress import LOG, progress_bar, track
 from steelyard._typing import FloatArray, IntArray
 from steelyard._validation import check_count, check_new_rows, check_range, forget_fit, generator
@@ -25,6 +26,7 @@ from steelyard.causal.ica import Mechanism
 from steelyard.causal.inflate import combinations
 from steelyard.causal.mechanism import Mechanisms
 from steelyard.errors import NothingTransferredWarning, ParameterError, warn_user
+from steelyard.report.notebook import ShowsFit
 from steelyard.target import Target
 
 
@@ -75,7 +77,7 @@ def leave_one_out_error(regressor: Any, Z: FloatArray, synthetic: Synthetic | No
     return float(np.mean(errors))
 
 
-class CausalTransferRegressor(RegressorMixin, BaseEstimator):
+class CausalTransferRegressor(ShowsFit, RegressorMixin, BaseEstimator):
     """Regression in a target domain with a few labeled rows, from many source domains that share one mechanism.
 
     All domains are assumed to follow z = F(s), where z is a row with its label, F is an invertible function that all
@@ -297,6 +299,16 @@ class CausalTransferRegressor(RegressorMixin, BaseEstimator):
                 f"CausalTransferRegressor: {why}; the result is a fit on the target rows alone.",
                 NothingTransferredWarning,
             )
+
+    _found_after = "assumption_"
+
+    def _found(self) -> dict[str, str]:
+        used = f"{written(float(np.nanmin(self.loo_)))} at best with synthetic rows" if self.loo_.size else "no network"
+        return {
+            "leave-one-out error on the target rows": f"{used}, {written(self.loo_target_only_)} without",
+            "synthetic rows": f"{len(self.synthetic_):,}" + ("" if self.transferred_ else "; none is used"),
+            "assumption": str(self.assumption_),
+        }
 
     def _assumption(self, source: FloatArray, numbers: IntArray, names: Any, rng: np.random.Generator) -> Assumption:
         """Test the independence of the recovered components in each source domain."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from steelyard._numerics.display import ShortRepr
 from steelyard._typing import FloatArray
 from steelyard.datasets.loaders import find_file
 from steelyard.errors import DataChangedError
@@ -35,8 +36,8 @@ CODES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Gasoline:
+@dataclass(frozen=True, eq=False, repr=False)
+class Gasoline(ShortRepr):
     """Panel of gasoline demand y and its covariates x in 18 countries and 19 years (survey, section 7.3).
 
     Parameters

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steelyard._numerics.display import ShortRepr
 from steelyard.datasets.loaders import find_file
 from steelyard.errors import DataChangedError, ParameterError
 
 IMAGES = ("fashion_mnist", "kmnist", "cifar10")
 
 
-@dataclass(frozen=True, eq=False)
-class Images:
+@dataclass(frozen=True, eq=False, repr=False)
+class Images(ShortRepr):
     """Images x and their classes y, as bytes, of the survey's experiments with deep networks (sections 5.3.3 and 6).
 
     Parameters

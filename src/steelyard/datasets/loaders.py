@@ -13,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
+from steelyard._numerics.display import ShortRepr
 from steelyard._typing import FloatArray
 from steelyard.errors import DataChangedError, DataNotFoundError, ParameterError
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
+@dataclass(frozen=True, eq=False, repr=False)
+class Table(ShortRepr):
     """A published table: numeric inputs x and the label y.
 
     Parameters

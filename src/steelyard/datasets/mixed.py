@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from steelyard._numerics.display import ShortRepr
 from steelyard._typing import FloatArray
 from steelyard._validation import generator
 from steelyard.errors import ParameterError
@@ -22,8 +23,8 @@ LARGEST_LOG_RATIO = 3.0
 STRONGEST = 4.0  # largest standard deviation of the log-ratio before it is bounded
 
 
-@dataclass(frozen=True, eq=False)
-class MixedTables:
+@dataclass(frozen=True, eq=False, repr=False)
+class MixedTables(ShortRepr):
     """A source and a target table with categories, their encoding, and the true w(x) = p_target(x) / p_source(x).
 
     Parameters

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from steelyard._numerics.display import ShortRepr
 from steelyard._typing import FloatArray
 from steelyard._validation import generator
 
@@ -55,8 +56,8 @@ def sinc_toy(
     return *domain(n_source, 1, 0.5), *domain(n_target, 2, 0.25)
 
 
-@dataclass(frozen=True, eq=False)
-class GaussianPair:
+@dataclass(frozen=True, eq=False, repr=False)
+class GaussianPair(ShortRepr):
     """Rows of source N(0, I) and target N(shift·1, scale² I), with the true w(x) = p_target(x) / p_source(x).
 
     Parameters

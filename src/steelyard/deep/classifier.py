@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from steelyard._numerics.written import written, written_share
 from steelyard._validation import check_count, check_new_rows, check_source, forget_fit, match_columns
 from steelyard.deep._loaders import read_rows
 from steelyard.deep.dynamic import PRESETS
@@ -22,10 +23,11 @@ from steelyard.deep.training.loop import train
 from steelyard.deep.training.methods import importance_weighting
 from steelyard.deep.training.steps import evaluating
 from steelyard.errors import InputError, MissingTargetError, NotFiniteError, ParameterError
+from steelyard.report.notebook import ShowsFit
 from steelyard.target import Target
 
 
-class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
+class DynamicWeightedClassifier(ShowsFit, ClassifierMixin, BaseEstimator):
     """A network trained on noisy, imbalanced or shifted rows with the help of a few clean ones (survey, section 6).
 
     In each step the rows of a mini-batch are weighted so that their losses (or features) match those of clean rows; see
@@ -216,6 +218,18 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "module_")
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def _found(self) -> dict[str, str]:
+        """Loss and weights of the first and the last epoch."""
+        ends = (self.log_[0], self.log_[-1])
+        losses = [written(float(epoch["loss"])) for epoch in ends]
+        found = {"epochs": f"{len(self.log_)}, with loss {losses[0]} in the first and {losses[1]} in the last"}
+        if "effective_share" in ends[1]:
+            found["weights of the last epoch"] = (
+                f"effective sample size {written_share(ends[1]['effective_share'])} of the rows; "
+                f"{written_share(ends[1]['zero_share'])} of the weights are 0"
+            )
+        return found
 
     def _rows(self, X: Any, *, reset: bool, table: str = "X") -> Tensor:
         """Rows as a tensor for the module; tables are checked column by column, other arrays as a whole."""

@@ -27,7 +27,7 @@ from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
 from steelyard.ratio import AutoRatio
 from steelyard.ratio.candidates import mixture_in_words
 from steelyard.report import phrases
-from steelyard.report.notebook import findings_fragment
+from steelyard.report.notebook import findings_fragment, weights_fragment
 from steelyard.tables import Column, Frame, TablePair, as_frame, encode_pair, match_frames
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size
@@ -191,6 +191,13 @@ class Diagnosis:
     findings: Findings
     compared: TablePair
     weights: FloatArray | None
+
+    def __repr__(self) -> str:
+        return repr(self.findings)
+
+    def _repr_html_(self) -> str:
+        shown = findings_fragment(self.findings)
+        return str(shown if self.weights is None else shown + weights_fragment(self.weights))
 
 
 def diagnose(X: Any, y: Any = None, *, target: Any, random_state: Any = 0) -> Findings:

@@ -15,6 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 
+from steelyard._numerics.display import fragment, table
 from steelyard._numerics.duplicates import table_columns, units_of_rows
 from steelyard._numerics.written import written
 from steelyard._splits.rows import folds_of_table
@@ -79,6 +80,10 @@ class Performance:
     scoring: str
     effective_sample_size: float
     level: float
+
+    def _repr_html_(self) -> str:
+        *scores, size = (line.partition(": ") for line in repr(self).splitlines())
+        return str(fragment(table([(name, value) for name, _, value in (*scores, size)])))
 
     def __repr__(self) -> str:
         """Errors are shown as such: the negative mean squared error as the mean squared error."""

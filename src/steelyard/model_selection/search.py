@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import reprlib
 import time
 import warnings
 from copy import deepcopy
@@ -18,6 +19,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from steelyard._numerics.duplicates import table_columns
 from steelyard._numerics.weighted_means import simplest_within_one_standard_error, standard_error, weighted_mean
+from steelyard._numerics.written import written
 from steelyard._progress import track
 from steelyard._splits.rows import folds_of_table
 from steelyard._typing import FloatArray
@@ -34,6 +36,7 @@ from steelyard.model_selection._scoring import RowScores, mean_score, row_scores
 from steelyard.model_selection._streams import in_memory
 from steelyard.ratio.fitting import fit_ratio
 from steelyard.ratio.table_rows import encode_tables, must_encode
+from steelyard.report.notebook import ShowsFit
 from steelyard.tables.rows import count_rows, take_rows
 from steelyard.target import Target
 
@@ -55,6 +58,14 @@ def validation_weights(estimator: Any, X: Any, target: Any, ratio: Any) -> Float
     if must_encode(estimator, rows, target_rows):
         rows, target_rows = encode_tables(rows, target_rows)
     return np.asarray(fit_ratio(ratio, rows, target_rows).weights_)
+
+
+def _params_in_words(params: dict[str, Any]) -> str:
+    """The parameters of a candidate in one line."""
+    return ", ".join(f"{name}={reprlib.repr(value)}" for name, value in params.items()) or "the estimator as it is"
+
+
+SHOWN = 10  # candidates that a fitted search shows of itself
 
 
 def _splits(cv: Any, estimator: Any, X: Any, y: Any) -> list[tuple[Any, Any]]:
@@ -179,7 +190,7 @@ def _evaluate(
     return _Evaluation(score(model, take_rows(X, test), take_rows(y, test)), share, seconds)
 
 
-class ImportanceWeightedSearchCV(GridSearchCV):
+class ImportanceWeightedSearchCV(ShowsFit, GridSearchCV):
     """Grid search by importance-weighted cross-validation, which estimates the score of a candidate on the target.
 
     Any parameter can be searched, including the flattening, the ratio and its eta. The validation weights come from one
@@ -326,6 +337,17 @@ class ImportanceWeightedSearchCV(GridSearchCV):
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self._refit(X, y, target)
         return self
+
+    _found_after = "best_estimator_"
+
+    def _found(self) -> dict[str, str]:
+        """The chosen candidate, and the best ones by their scores."""
+        results = self.cv_results_
+        found = {"chosen": _params_in_words(self.best_params_), "its score": written(self.best_score_)}
+        for i in np.argsort(results["rank_test_score"], kind="stable")[:SHOWN]:
+            score, error = (written(float(results[key][i])) for key in ("mean_test_score", "se_test_score"))
+            found[f"candidate {i}: {_params_in_words(results['params'][i])}"] = f"{score} ± {error}"
+        return found
 
     def _refit(self, X: Any, y: Any, target: Any) -> None:
         start = time.perf_counter()

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from steelyard._numerics.empirical import Empirical, empirical
 from steelyard._numerics.kernels import blocks, gaussian
+from steelyard._numerics.written import written
 from steelyard._splits.merged_rows import assign_folds, number_of_folds
 from steelyard._threads import one_blas_thread
 from steelyard._typing import FloatArray
@@ -37,7 +38,7 @@ from steelyard.ratio._centers import covering_rows
 from steelyard.ratio._gaussian import GaussianRatio
 from steelyard.ratio._overlap import median_distance
 from steelyard.ratio._scaling import pooled_scale
-from steelyard.report.notebook import ShowsWeights
+from steelyard.report.notebook import ShowsFit
 from steelyard.weights import warn_of_small_sample
 
 REG_GRID = 10.0 ** (np.arange(-8, 1) / 2)  # μ
@@ -77,7 +78,7 @@ class OneStepRatio(GaussianRatio):
         warn_of_small_sample("One-step", self.effective_sample_size_, len(self.weights_), advice)
 
 
-class OneStepBase(ShowsWeights, BaseEstimator):
+class OneStepBase(ShowsFit, BaseEstimator):
     """One-step covariate shift adaptation without the parts that depend on the kind of label."""
 
     __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name scikit-learn looks for)
@@ -255,6 +256,17 @@ class OneStepBase(ShowsWeights, BaseEstimator):
             self.n_iter_ = 1
         self.weights_ = ratio.weights_
         self.effective_sample_size_ = ratio.effective_sample_size_
+
+    def _found(self) -> dict[str, str]:
+        """The chosen parameters, the objective before and after, and the bound where there is one."""
+        chosen = {"kernel width": "width_", "regularization strength": "reg_", "loss bound m": "loss_bound_"}
+        found = {name: written(getattr(self, key)) for name, key in chosen.items() if hasattr(self, key)}
+        if "objective_" in vars(self):
+            start, end = (written(float(self.objective_[i])) for i in (0, self.best_round_))
+            found["objective"] = f"{start} at the start, {end} in round {self.best_round_}, which was kept"
+            if self.coef_.shape[1] == 1:
+                found["bound of the risk"] = self.risk_bound().in_words
+        return found | {"effective sample size": written(self.effective_sample_size_)}
 
     def _keep_history(self, solution: Solution) -> None:
         rounds = solution.rounds

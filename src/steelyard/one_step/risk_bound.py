@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from steelyard._numerics.losses import Loss
+from steelyard._numerics.written import written
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,22 @@ class RiskBound:
             True if ``risk`` is at least ``loss_bound``.
         """
         return self.risk >= self.loss_bound
+
+    @property
+    def in_words(self) -> str:
+        """The bound, and whether it says anything.
+
+        Returns
+        -------
+        str
+            A few words.
+        """
+        says = " (it says nothing: no loss is as large)" if self.vacuous else ""
+        return f"at most {written(self.risk)} with probability {1 - self.delta:g}{says}"
+
+    def __repr__(self) -> str:
+        terms = ("objective", "constant", "complexity", "deviation")
+        return f"RiskBound(risk {self.in_words}; " + ", ".join(f"{t} {written(getattr(self, t))}" for t in terms) + ")"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from steelyard._numerics.empirical import Empirical, empirical
 from steelyard._numerics.tensors import as_array
+from steelyard._numerics.written import written
 from steelyard._threads import one_blas_thread
 from steelyard._typing import FloatArray
 from steelyard._validation import (
@@ -38,14 +39,14 @@ from steelyard.ratio._scaling import pooled_scale
 from steelyard.ratio._streaming import FOLDS_ABOVE, BlockWeights, fit_streams, values_of_rows
 from steelyard.ratio._sums import Summary
 from steelyard.ratio._tensors import fit_tensors, given_tensors, predict_tensor
-from steelyard.report.notebook import ShowsWeights
+from steelyard.report.notebook import ShowsFit
 from steelyard.tables.row_stream import RowStream
 from steelyard.tables.streams import as_stream, is_stream
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size, multiply_counts, normalize, warn_of_small_sample
 
 
-class RatioEstimator(ShowsWeights, BaseEstimator):
+class RatioEstimator(ShowsFit, BaseEstimator):
     """Estimates the density ratio w(x) = p_target(x) / p_source(x) on the source rows.
 
     A subclass implements ``_fit(source, target, rng)``, which returns the ratio before normalization on the distinct
@@ -198,6 +199,19 @@ class RatioEstimator(ShowsWeights, BaseEstimator):
         )
         warn_of_small_sample(type(self).__name__, self.effective_sample_size_, n_rows, advice)
         self._warn_of_raw_mean()
+
+    _found_after = "balance_"
+
+    def _found(self) -> dict[str, str]:
+        """The chosen parameters, the quality of the weights, and the certificate of the solver."""
+        own = vars(self)
+        chosen = {"kernel width": "width_", "regularization strength": "reg_", "mean before normalization": "raw_mean_"}
+        found = {name: written(own[key]) for name, key in chosen.items() if isinstance(own.get(key), float)}
+        found["effective sample size"] = written(own["effective_sample_size_"])
+        found["mean difference of the columns"] = self.balance_.in_words
+        if "certificate_" in own:
+            found["certificate"] = own["certificate_"].in_words
+        return found
 
     def _warn_of_unseen_cells(self, source: Empirical, target: Empirical) -> None:
         share, cell = unseen_cells(source, target)

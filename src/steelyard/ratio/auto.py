@@ -11,6 +11,7 @@ import numpy as np
 
 from steelyard._numerics.empirical import Empirical
 from steelyard._numerics.kernels import basis_moments, blocks, gaussian
+from steelyard._numerics.written import written_share
 from steelyard._progress import LOG
 from steelyard._splits.merged_rows import FoldParts, assign_folds, number_of_folds
 from steelyard._threads import one_openmp_thread
@@ -237,6 +238,10 @@ class AutoRatio(InductiveRatio):
             raise NoOverlapError(NO_OVERLAP.format(why))
         # Each candidate is scaled to mean one before averaging, and the average to the mean that they had.
         self.factors_ = [share * self.raw_mean_ / means[name] for name, share in shares.items()]
+
+    def _found(self) -> dict[str, str]:
+        shares = ", ".join(f"{each.name} {written_share(each.share)}" for each in self.candidates_ if each.share)
+        return ({"shares": shares} if shares else {}) | super()._found()
 
     def _warn_of_separation(self, linear: BoundedCalibration | None) -> None:
         """Warn where nearly all target rows have larger held-out log-odds than all but a few source rows."""

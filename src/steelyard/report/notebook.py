@@ -1,16 +1,19 @@
-"""How fitted estimators and findings show themselves in a notebook.
+"""How fitted estimators and findings show themselves in a notebook and in a terminal.
 
-Pieces of HTML without scripts, without a page around them, and with styles that touch nothing else.
+Estimators keep scikit-learn's diagram; what the fit found comes below it. Nothing is computed for a picture: importance
+weights of blocks or of a Dask collection stay what they are.
 """
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
 from sklearn.utils import estimator_html_repr
 
+from steelyard._numerics.display import fragment, paragraph, table
 from steelyard._numerics.tensors import as_array, is_tensor
 from steelyard._numerics.written import written, written_p
 from steelyard._typing import FloatArray
@@ -21,54 +24,73 @@ from steelyard.weights import effective_sample_size
 if TYPE_CHECKING:
     from steelyard.diagnostics.findings import Findings
 
-STYLE = Markup(
-    "<style>.steelyard{max-width:640px;margin:8px 0}.steelyard svg{width:360px;max-width:100%}"
-    ".steelyard text{font:12px system-ui,sans-serif;fill:currentColor}.steelyard .weighted{fill:#0f766e}"
-    ".steelyard .axis,.steelyard .rule{stroke:currentColor}.steelyard .grid{stroke:currentColor;opacity:.15}"
-    ".steelyard td,.steelyard th{text-align:left;padding:2px 10px 2px 0}</style>"
-)
 
+class ShowsFit:
+    """Mixed into estimators: scikit-learn's diagram and what the fit found, and ``print`` with the latter.
 
-class ShowsWeights:
-    """Mixed into estimators that have ``weights_`` once fitted: scikit-learn's diagram, and below it the weights."""
+    A subclass writes ``_found``, which is asked once the attribute `_found_after`, the last one that `fit` sets, is
+    there: a fit that failed on its way shows nothing.
+    """
+
+    _found_after = "weights_"
+
+    def _found(self) -> dict[str, str]:
+        """What the fit found, by its name; short words from attributes that are there."""
+        return {}
+
+    def _shown(self) -> dict[str, str]:
+        return self._found() if self._found_after in vars(self) else {}
+
+    def __str__(self) -> str:
+        lines = (
+            textwrap.fill(f"{name}: {value}", 110, initial_indent="  ", subsequent_indent="    ")
+            for name, value in self._shown().items()
+        )
+        return "\n".join([repr(self), *lines])
 
     def _html_repr(self) -> str:
         diagram = str(estimator_html_repr(self))
-        weights: Any = getattr(self, "weights_", None)
-        # Weights of blocks or of a Dask collection are not computed for a picture.
-        known = isinstance(weights, np.ndarray) or is_tensor(weights)
-        return diagram + str(weights_fragment(weights)) if known else diagram
+        found = self._shown()
+        pieces = [table(found.items())] if found else []
+        weights: Any = vars(self).get("weights_")
+        if (isinstance(weights, np.ndarray) and weights.ndim == 1) or is_tensor(weights):
+            pieces += _weights(weights)
+        return diagram + str(fragment(*pieces)) if pieces else diagram
 
 
-def weights_fragment(weights: FloatArray) -> Markup:
-    """Effective sample size and distribution of importance weights."""
+def _weights(weights: FloatArray) -> list[Markup]:
+    """Effective sample size and distribution of importance weights; those that a training left out are NaN."""
     weights = as_array(weights)
+    weights = weights[~np.isnan(weights)]
+    if not weights.any():
+        return []
     size = effective_sample_size(weights)
     words = (
         f"{len(weights):,} importance weights with an effective sample size of {size:,.0f}; the largest is "
         f"{written(float(weights.max()))}."
     )
-    return STYLE + svg.tag(
-        "div", svg.tag("p", words), pictures.weight_histogram(weight_histogram(weights)), class_="steelyard"
-    )
+    return [paragraph(words), pictures.weight_histogram(weight_histogram(weights))]
+
+
+def weights_fragment(weights: FloatArray) -> Markup:
+    """Effective sample size and distribution of importance weights."""
+    return fragment(*_weights(weights))
 
 
 def findings_fragment(findings: Findings) -> Markup:
     """Verdict, reason, advice, and the most shifted columns."""
     head = svg.tag("p", svg.tag("b", phrases.headline(findings, None)))
     words = " ".join(filter(None, (findings.reason, phrases.unseen(findings), findings.advice)))
-    names = ("column", "kind", "difference (sd)", "distance", "corrected p", "drifted")
-    header = svg.tag("tr", *(svg.tag("th", name) for name in names))
     rows = [
-        svg.tag(
-            "tr",
-            svg.tag("td", c.name),
-            svg.tag("td", c.kind),
-            svg.tag("td", f"{c.standardized_difference:+.2f}"),
-            svg.tag("td", f"{c.distance:.2f}"),
-            svg.tag("td", written_p(c.p_value, "")),
-            svg.tag("td", "yes" if c.drifted else "no"),
+        (
+            column.name,
+            column.kind,
+            f"{column.standardized_difference:+.2f}",
+            f"{column.distance:.2f}",
+            written_p(column.p_value, ""),
+            "yes" if column.drifted else "no",
         )
-        for c in findings.columns[:10]
+        for column in findings.columns[:10]
     ]
-    return STYLE + svg.tag("div", head, svg.tag("p", words), svg.tag("table", header, *rows), class_="steelyard")
+    header = ("column", "kind", "difference (sd)", "distance", "corrected p", "drifted")
+    return fragment(head, paragraph(words), table(rows, header))

@@ -11,12 +11,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from steelyard._numerics.duplicates import table_columns, units_of_rows
+from steelyard._numerics.written import written, written_share
 from steelyard._progress import track
 from steelyard._typing import FloatArray, IntArray
 from steelyard._validation import check_labels, check_range, check_weights, forget_fit, generator
 from steelyard.errors import InputError, LearnerFailedWarning, ParameterError, warn_user
 from steelyard.ratio.table_rows import ReadsTables
-from steelyard.report.notebook import ShowsWeights
+from steelyard.report.notebook import ShowsFit
 from steelyard.stacking.held_out import (
     Data,
     Learner,
@@ -37,7 +38,7 @@ from steelyard.weights import effective_sample_size, multiply_counts
 MOST_REPEATED = 1_000_000
 
 
-class StackedBase(ShowsWeights, ReadsTables, MetaEstimatorMixin, BaseEstimator):
+class StackedBase(ShowsFit, ReadsTables, MetaEstimatorMixin, BaseEstimator):
     __metadata_request__fit = {"target": True}  # noqa: RUF012 (the name that scikit-learn looks for)
 
     def __init__(
@@ -108,6 +109,16 @@ class StackedBase(ShowsWeights, ReadsTables, MetaEstimatorMixin, BaseEstimator):
         )
         self._combine(data, codes[order], both_ways(named, data))
         return self
+
+    _found_after = "estimators_"
+
+    def _found(self) -> dict[str, str]:
+        """The share of each learner, the largest first, and who was left out."""
+        shares = sorted(self.shares_.items(), key=lambda pair: -pair[1])
+        found = {"shares": ", ".join(f"{name} {written_share(share)}" for name, share in shares if share)}
+        if getattr(self, "failed_", None):
+            found["left out"] = ", ".join(self.failed_)
+        return found | {"effective sample size": written(self.effective_sample_size_)}
 
     def _combine(self, data: Data, codes: NDArray[Any], learners: Sequence[Learner]) -> None:
         columns = table_columns(data.X, codes)

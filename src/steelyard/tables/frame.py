@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steelyard._numerics.display import ShortRepr
 from steelyard._typing import IntArray
 from steelyard.errors import TableError
 
@@ -42,8 +43,8 @@ class Reading:
     first_stray: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Column:
+@dataclass(frozen=True, eq=False, repr=False)
+class Column(ShortRepr):
     """A named column.
 
     Attributes
@@ -82,8 +83,8 @@ class Column:
         return replace(self, values=self.values[rows])
 
 
-@dataclass(frozen=True, eq=False)
-class Frame:
+@dataclass(frozen=True, eq=False, repr=False)
+class Frame(ShortRepr):
     """A table of named columns.
 
     Attributes

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from steelyard._numerics.display import ShortRepr
 from steelyard._typing import BoolArray, FloatArray, IntArray
 from steelyard.tables.encoding import Encoding, learn_encoding
 from steelyard.tables.frame import Frame
 
 
-@dataclass(frozen=True, eq=False)
-class TablePair:
+@dataclass(frozen=True, eq=False, repr=False)
+class TablePair(ShortRepr):
     """A source and a target table with the same columns, and their rows as numbers.
 
     Attributes

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from steelyard._numerics.display import ShortRepr
 from steelyard._validation import check_count
 from steelyard.deep._loaders import read_rows
 from steelyard.deep._reduction import REDUCTIONS
@@ -118,8 +119,8 @@ class TrainingRun:
         object.__setattr__(self, "eval_sets", read)
 
 
-@dataclass(eq=False)
-class History:
+@dataclass(eq=False, repr=False)
+class History(ShortRepr):
     """What `train` recorded of one run.
 
     Parameters

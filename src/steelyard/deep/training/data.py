@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from steelyard._numerics.display import ShortRepr
 from steelyard.deep._loaders import read_rows
 from steelyard.errors import InputError, MissingTargetError
 from steelyard.target import Target
@@ -23,8 +24,8 @@ def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(scores, labels, reduction="none")
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingData:
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingData(ShortRepr):
     """Labeled source rows and target rows as tensors on one device.
 
     Parameters
@@ -152,8 +153,8 @@ def _require_labels(X: Tensor, y: Tensor, which: str) -> None:
         raise InputError(f"Labels of the {which} count from 0; got {int(y.min())}.")
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
+@dataclass(frozen=True, eq=False, repr=False)
+class Batch(ShortRepr):
     """Source and target rows of one step.
 
     Parameters
