@@ -86,7 +86,7 @@ def retired_names(root: Path) -> list[str]:
 
 def pages(root: Path) -> Iterator[Path]:
     """Files whose prose is checked; the glossary may name what it retires."""
-    for pattern in ("src/**/*.py", "src/**/*.html", "README.md", "CONTRIBUTING.md", "docs/*.md"):
+    for pattern in ("src/**/*.py", "src/**/*.html", "README.md", "CONTRIBUTING.md", "docs/*.md", "docs/guide/*.md"):
         yield from sorted(root.glob(pattern))
 
 

@@ -1,4 +1,4 @@
-"""The package as a whole: what importing does, what is public, that the README and the examples tell the truth."""
+"""The package as a whole: what importing does, what is public, that the examples run."""
 
 import ast
 import re
@@ -90,14 +90,6 @@ def test_public_names():
         if name not in readme and name not in ("Certificate", "effective_sample_size")
     ]
     assert undocumented == []
-
-
-def test_the_readme_says_what_happens(capsys):
-    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
-    exec(compile(code, "README.md", "exec"), {})
-    printed = [float(line) for line in capsys.readouterr().out.split()]
-    promised = [float(number) for number in re.findall(r"# (\d\.\d+)", code)]
-    assert printed == pytest.approx(promised, abs=6e-4)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
