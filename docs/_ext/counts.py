@@ -2,7 +2,7 @@
 
 ``tests in FOLDER or FILE`` counts test functions; most of them run for several estimators or inputs, and count once.
 ``examples`` counts the running examples in docstrings, ``bugs`` and ``bugs in FILE`` the planted bugs, ``files in
-FOLDER`` test files, ``entries of NAME in FILE`` the entries of a list or dictionary, ``lines of FILE`` its lines.
+FOLDER`` test files, ``entries of NAME in FILE`` the entries of a list or dictionary.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def count(what: str) -> int:
     if kind == "files" and place:
         return len(test_files(place))
     if what == "examples":
-        return sum(path.read_text("utf-8").count(">>> ") > 0 for path in (ROOT / "src").rglob("*.py"))
+        return sum(">>> " in text for path in (ROOT / "src").rglob("*.py") for text in docstrings(path))
     if kind == "bugs":
         files = [ROOT / place] if place else sorted((ROOT / "tests/planted").glob("*.toml"))
         return sum(len(tomllib.loads(path.read_text("utf-8"))["bug"]) for path in files)
@@ -46,6 +46,13 @@ def test_files(place: str) -> list[Path]:
 def test_functions(path: Path) -> list[str]:
     """Names of the test functions of a file, those of classes included."""
     return [node.name for node in functions(path) if node.name.startswith("test_")]
+
+
+def docstrings(path: Path) -> Iterator[str]:
+    """Every docstring of a file."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield ast.get_docstring(node) or ""
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef]:

@@ -2,9 +2,10 @@
 
 A query is ``FILE: field=value; field=value -> expression -> format``. The file is a CSV file, or a page with Markdown
 tables, of which ``FILE#part of a title`` names one. Where several rows match, those are meant whose other conditions
-are empty. In the expression names are columns (in quotation marks where they are more than a word), ``other.mean``
-or ``other("mean")`` is the column of the row after ``vs``, which has the conditions before it and its own, and ``p`` is the p-value of a paired
-t-test over the trials of the two. ``FILE ~ text with {} for a number`` reads a number out of a sentence.
+are empty. In the expression names are columns (in quotation marks where they are more than a word), ``other.mean`` or
+``other("mean")`` is the column of the row after ``vs``, which has the conditions before it and its own, and ``p`` is
+the p-value of a paired t-test over the trials of the two. ``FILE ~ text with {} for a number``, or ``FILE#part of a
+title ~ text``, reads a number out of a sentence.
 """
 
 from __future__ import annotations
@@ -68,8 +69,13 @@ class Table:
 def matching(rows: Iterable[Row], wanted: dict[str, str]) -> Iterator[Row]:
     """The rows whose cells are those wanted; ``this or that`` allows two."""
     for row in rows:
-        if all(row[name] == value or row[name] in value.split(" or ") for name, value in wanted.items()):
+        if all(plain(row[name]) in {value, *value.split(" or ")} for name, value in wanted.items()):
             yield row
+
+
+def plain(cell: str) -> str:
+    """The text of a cell, without the stars of bold."""
+    return cell.strip("*")
 
 
 def read(file: str) -> str:
@@ -78,6 +84,15 @@ def read(file: str) -> str:
     if not path.is_file():
         raise QueryError(f"There is no file results/{file}.")
     return path.read_text("utf-8")
+
+
+def paragraph(file: str, words: str) -> list[str]:
+    """Lines of the paragraph of a page that starts with these words."""
+    blocks = re.sub(r"(?m)^#.*\n", "", read(file)).split("\n\n")
+    found = [each for block in blocks if (each := block.strip()).startswith(words)]
+    if len(found) != 1:
+        raise QueryError(f"results/{file} has {len(found)} paragraphs that start with {words!r}; one was needed.")
+    return found[0].splitlines()
 
 
 @cache
@@ -115,8 +130,8 @@ def markdown_tables(file: str, text: str) -> list[tuple[str, Table]]:
 
 
 def cells(line: str) -> list[str]:
-    """Cells of a line of a Markdown table, without bold."""
-    return [cell.strip().strip("*").strip() for cell in line.strip().strip("|").split("|")]
+    """Cells of a line of a Markdown table."""
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
 def numbered(names: list[str]) -> tuple[str, ...]:
@@ -142,7 +157,7 @@ class Selection:
             raise QueryError(f"{self.table.name} has no column {column!r}. Its columns: {known}.")
         if len(self.rows) != 1:
             raise QueryError(f"{len(self.rows)} rows of {self.table.name} match where one was needed.")
-        return self.rows[0][column]
+        return plain(self.rows[0][column])
 
     def errors(self) -> dict[str, float]:
         """The error of each trial that is reported."""
@@ -282,15 +297,26 @@ def answer(query: str) -> str:
     raise QueryError(f"{query!r} computes a number: say how it is written, as in -> .2f.")
 
 
-def from_sentence(file: str, pattern: str) -> str:
+def section(source: str) -> str:
+    """Text of a file; of ``FILE#part of a title`` what stands below that title."""
+    file, _, title = source.partition("#")
+    if not title:
+        return read(file)
+    parts = [part for part in re.split(r"(?m)^#+ ", read(file)) if title in part.partition("\n")[0]]
+    if len(parts) != 1:
+        raise QueryError(f"results/{file} has {len(parts)} titles with {title!r}; one was needed.")
+    return parts[0]
+
+
+def from_sentence(source: str, pattern: str) -> str:
     """The number at {} in a sentence of a file; ... stands for any text of its line."""
     if pattern.count("{}") != 1:
         raise QueryError(f"{pattern!r} needs one {{}}, for the number.")
     words = r"\s+".join(map(re.escape, pattern.split()))
     words = words.replace(re.escape("{}"), f"({NUMBER})").replace(re.escape("..."), ".*?")
-    found = set(re.findall(rf"(?<![\d.,])(?:{words})" if pattern.startswith("{}") else words, read(file)))
+    found = set(re.findall(rf"(?<![\d.,])(?:{words})" if pattern.startswith("{}") else words, section(source)))
     if len(found) != 1:
-        raise QueryError(f"results/{file}: {len(found)} different numbers stand at {pattern!r}; one was needed.")
+        raise QueryError(f"results/{source}: {len(found)} different numbers stand at {pattern!r}; one was needed.")
     return found.pop()
 
 

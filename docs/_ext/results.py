@@ -9,7 +9,7 @@ from counts import count
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
-from measured import RESULTS, QueryError, Table, answer, conditions, load, matching, read
+from measured import RESULTS, QueryError, Table, answer, conditions, load, matching, paragraph
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 
@@ -71,10 +71,10 @@ class ResultText(SphinxDirective):
         """The paragraph, parsed where the directive stands."""
         file, words = self.arguments
         depend(self.env, file)
-        found = [each for each in read(file).split("\n\n") if each.startswith(words)]
-        if len(found) != 1:
-            raise self.error(f"results/{file} has {len(found)} paragraphs that start with {words!r}, not one.")
-        return parsed(self, found[0].splitlines())
+        try:
+            return parsed(self, paragraph(file, words))
+        except QueryError as error:
+            raise self.error(str(error)) from None
 
 
 def depend(env: Any, query: str) -> None:
@@ -119,6 +119,7 @@ def setup(app: Any) -> dict[str, Any]:
     app.add_role("count", CountRole())
     app.add_directive("result-table", ResultTable)
     app.add_directive("result-text", ResultText)
+    app.add_css_file("results.css")
     app.connect("env-get-outdated", lambda app, env, *_: pages_with_counts(Path(env.srcdir)))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 

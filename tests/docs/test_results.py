@@ -82,7 +82,7 @@ def test_tables_of_a_page():
     page = "### One: of two\n\n| x | `y` | y |  |\n|---|--:|--:|--:|\n| a | **1,000 (2)** | 3 | 4 |\n\nSaid.\n\nNo."
     ((heading, table),) = markdown_tables("page.md", page)
     assert (heading, table.columns, table.remark) == ("One: of two", ("x", "y", "y 2", "row"), "Said.")
-    assert table.rows == ({"x": "a", "y": "1,000 (2)", "y 2": "3", "row": "4"},)
+    assert table.rows == ({"x": "a", "y": "**1,000 (2)**", "y 2": "3", "row": "4"},)
     assert cells("| a |  |") == ["a", ""]
     assert [t.name for t in load("coupling/README.md")] == ["coupling/README.md#When does the coupling act?"]
 
