@@ -38,6 +38,16 @@ def test_every_count_of_the_pages_is_found(query):
     assert count(query) > 0
 
 
+@pytest.mark.parametrize("path", sorted(EVIDENCE.rglob("*.md")), ids=lambda path: path.stem)
+def test_fences_are_directives(path):
+    """A backtick in the first line of a fence would make it text, without a warning."""
+    text = path.read_text("utf-8")
+    assert re.findall(r"^```\{.*`.*$", text, re.MULTILINE) == []
+    assert len(re.findall(r"^(?:```|:::)\{", text, re.MULTILINE)) == len(
+        re.findall(r"^(?:```|:::)$", text, re.MULTILINE)
+    )
+
+
 def test_a_cell_is_that_of_the_file():
     lines = [line for line in read("toy/table.csv").splitlines() if ",0,,one-step,,," in line]
     header = read("toy/table.csv").splitlines()[0].split(",")
