@@ -21,6 +21,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "mathml",
     "plots_in_markdown",
+    "results",
 ]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline", "substitution"]
 myst_heading_anchors = 4

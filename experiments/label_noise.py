@@ -1,4 +1,4 @@
-"""Table 6 and the figures of section 6.4: training with wrong labels and a thousand right ones."""
+"""Table 6 and the figures of section 6.3: training with wrong labels and a thousand right ones."""
 
 from __future__ import annotations
 

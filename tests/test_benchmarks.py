@@ -78,38 +78,6 @@ def test_of_several_runs_the_least_favorable_ratio_is_quoted(tmp_path):
     assert "- A: one (commits abc; Python 3)\n- B: two" in page
 
 
-@pytest.mark.parametrize(
-    ("job", "n", "contestants"),
-    [
-        ("RuLSIF, 9×9, exact leave-one-out", 1000, ["densratio"]),
-        ("RuLSIF, 9×9, exact leave-one-out", 10_000, ["densratio"]),
-        ("KMM, ridge 0.001", 1000, ["piqp", "cvxopt"]),
-        ("KMM, no ridge", 3000, ["ADAPT, unsplit"]),
-        ("KMM, no ridge", 10_000, ["ADAPT, default (splits)", "skada"]),
-        ("KLIEP, 9 widths, 5 folds", 2000, ["densratio", "ADAPT"]),
-    ],
-)
-def test_the_page_on_speed_quotes_no_more_than_the_smallest_ratio(job, n, contestants):
-    method = job.split(",")[0]
-    text = (ROOT / "docs" / "speed.md").read_text()
-    lines = text.replace("| the same | 10,000 |", "| RuLSIF | 10,000 |").splitlines()
-    (cells,) = [
-        cells
-        for cells in (line.split(" | ") for line in lines if line.startswith(f"| {method}"))
-        if cells[1:] and cells[1] == f"{n:,}"
-    ]
-    claims = [float(number) for number in re.findall(r"[0-9.]+", cells[-1].split("(")[0])]
-    entries = {entry[0]["contestant"]: entry for entry in run.entries(run.read(RESULTS)) if is_of(entry[0], job, n)}
-    measured = [float(run.quoted(entries[contestant])) for contestant in contestants]
-    assert all(len(entries[contestant]) > 1 for contestant in contestants)  # two machines or runs
-    for claim, ratio in zip(claims, measured, strict=True):
-        assert 0.94 * ratio < claim <= ratio
-
-
-def is_of(row, job, n):
-    return (row["case"], row["n"], row["d"]) == (job, str(n), "5")
-
-
 def test_a_gpu_beside_a_core(tmp_path):
     pytest.importorskip("torch")
     from benchmarks import gpu

@@ -1,4 +1,4 @@
-"""Baselines of causal mechanism transfer (survey, section 7.3): regressors for a target with a few labeled rows.
+"""Baselines of causal mechanism transfer (survey, section 7.4): regressors for a target with a few labeled rows.
 
 All have the same ``fit(X, y, domain=..., target=Target(X_target, y_target))``.
 """

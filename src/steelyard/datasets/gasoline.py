@@ -38,7 +38,7 @@ CODES = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Gasoline(ShortRepr):
-    """Panel of gasoline demand y and its covariates x in 18 countries and 19 years (survey, section 7.3).
+    """Panel of gasoline demand y and its covariates x in 18 countries and 19 years (survey, section 7.4).
 
     Parameters
     ----------
