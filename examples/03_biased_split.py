@@ -2,10 +2,11 @@
 A biased split: estimated weights beside the true ones
 ======================================================
 
-Rows come into the training set with a probability that depends on their columns: somebody recorded mostly cases of one
-kind. The split is made by us, so the true importance weights are known, (1 − p) / p for a row that was selected with
-probability p. A linear model of the selected rows is wrong for the others, because the truth is curved. Estimated
-weights, which know the columns alone, mend it as well as the true ones; only the largest weights are underestimated.
+Rows come into the training set with a probability that depends on their columns: somebody recorded mostly cases of
+one kind. The split is made by us, so the true importance weights are known, (1 − p) / p for a row that was selected
+with probability p. A linear model of the selected rows is wrong for the others, because the truth is curved.
+Estimated weights, which know the columns alone, mend it as well as the true ones; only the largest weights are
+underestimated.
 
 It takes about five seconds; ``--full`` has thirty splits of 20,000 rows.
 """

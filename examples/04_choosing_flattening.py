@@ -2,10 +2,11 @@
 Choosing flattening: which cross-validation can see the target?
 ===============================================================
 
-Weights to the power γ, the flattening, trade the bias of a plain fit (γ = 0) for the variance of a weighted one (γ = 1).
-Which γ is best cannot be read from plain cross-validation: its held-out rows are source rows, so it prefers no weights
-however large the shift is. Importance-weighted cross-validation weights the held-out rows, too, and its curve has the
-shape of the true one, although no target label is used. It is a noisy estimate, and its best γ varies between draws.
+Weights to the power γ, the flattening, trade the bias of a plain fit (γ = 0) for the variance of a weighted one (1).
+Which γ is best cannot be read from plain cross-validation: its held-out rows are source rows, so it prefers no
+weights however large the shift is. Importance-weighted cross-validation weights the held-out rows, too, and its curve
+has the shape of the true one, although no target label is used. It is a noisy estimate, and its best γ varies between
+draws.
 
 It takes about six seconds; ``--full`` has twenty draws.
 """

@@ -2,7 +2,7 @@
 A mixed table with categories
 =============================
 
-Tables have categories beside numbers, and a shift may be in either. Data frames are given as they are: the ratio encodes
+Tables have categories beside numbers, and either may shift. Data frames are given as they are: the ratio encodes the
 categories by itself, the balance is checked for every level, and the pipeline inside ``WeightedRegressor`` has an
 encoding of its own. The table is made up, so that the true density ratio is known for comparison.
 
@@ -19,11 +19,11 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from steelyard import Target, WeightedRegressor
+from steelyard import ClassifierRatio, Target, WeightedRegressor
 from steelyard.datasets import mixed_tables
 
 SOURCE, WEIGHTED = "#64748b", "#0f766e"
-n_rows = 10_000 if "--full" in sys.argv else 1000
+n_rows = 10_000 if "--full" in sys.argv else 1500
 tables = mixed_tables(n_rows, n_rows, size=0.2, random_state=0)
 source, target = pd.DataFrame(tables.source), pd.DataFrame(tables.target)
 print(source.iloc[:3, [0, 1, 5, 7, 8, 9]].round(2).to_string(index=False), "\n")
@@ -40,7 +40,7 @@ numbers = StandardScaler(), make_column_selector(dtype_include="number")
 categories = OneHotEncoder(handle_unknown="ignore"), make_column_selector(dtype_exclude="number")
 pipeline = make_pipeline(make_column_transformer(numbers, categories), Ridge())
 plain = pipeline.fit(source, y).predict(target)
-model = WeightedRegressor(pipeline).fit(source, y, target=Target(target))
+model = WeightedRegressor(pipeline, ClassifierRatio(random_state=0)).fit(source, y, target=Target(target))
 for name, found in (("no weights", plain), ("weighted", model.predict(target))):
     print(f"{name:10} mean squared error on the target {np.mean((found - y_target) ** 2):.2f}")
 print(f"Effective sample size: {model.effective_sample_size_:.0f} of {n_rows} rows.")

@@ -2,11 +2,11 @@
 How good will my model be there?
 ================================
 
-A model was tested where it was made. It is now asked how well it will do on the target, whose labels are not known yet.
-``target_performance`` answers with a confidence interval, from labeled source rows and unlabeled target rows. Here the
-target moves away step by step, and the true accuracy, which only a made-up example knows, lies beside the promise. The
-farther the target, the fewer source rows resemble it, and the wider the interval. It accounts for sampling alone, and
-holds where labels given x are the same in both domains.
+A model was tested where it was made. It is now asked how well it will do on the target, whose labels are not known
+yet. ``target_performance`` answers with a confidence interval, from labeled source rows and unlabeled target rows.
+Here the target moves away step by step, and the true accuracy, which only a made-up example knows, lies beside the
+promise. The farther the target, the fewer source rows resemble it, and the wider the interval. It accounts for
+sampling alone, and holds where labels given x are the same in both domains.
 
 It takes about four seconds; ``--full`` has 20,000 rows and nine steps.
 """
@@ -25,10 +25,9 @@ rng = np.random.default_rng(0)
 
 
 def rows(n, shift):
-    X = rng.normal(size=(n, 3)) + [shift, 0, 0]
-    return X, (X[:, 1] + 0.5 * X[:, 0] ** 2 + 0.7 * rng.normal(size=n) > 0.5).astype(
-        int
-    )  # a linear model misses the square
+    X = rng.normal([shift, 0, 0], 1, size=(n, 3))
+    score = X[:, 1] + 0.5 * X[:, 0] ** 2 + 0.7 * rng.normal(size=n)  # a linear model misses the square
+    return X, (score > 0.5).astype(int)
 
 
 model = LogisticRegression().fit(*rows(n_rows, 0))

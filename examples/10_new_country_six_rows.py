@@ -3,10 +3,10 @@ A new country with six rows
 ===========================
 
 Gasoline demand is known in seventeen countries for nineteen years, and in a new one for six. The countries are too
-different to be pooled, and six rows are few. Causal mechanism transfer (survey, section 7) assumes that one invertible
-mechanism made the rows of all countries from independent causes: it learns the mechanism from the other countries, and
-combines the causes of the six rows to synthetic rows. It helps in some countries and not in others; where leave-one-out
-on the six rows says that it does not help, the result is the fit to these rows alone.
+different to be pooled, and six rows are few. Causal mechanism transfer (survey, section 7) assumes that one
+invertible mechanism made the rows of all countries from independent causes: it learns the mechanism from the other
+countries, and combines the causes of the six rows to synthetic rows. It helps in some countries and not in others;
+where leave-one-out on the six rows says that it does not help, the result is the fit to these rows alone.
 
 Without the gasoline panel in ``STEELYARD_DATA`` a made-up panel takes its place. It takes about ten seconds, for the
 first three countries; ``--full`` has all eighteen. It needs PyTorch (``pip install 'steelyard[deep]'``).

@@ -2,12 +2,12 @@
 Ten million rows from Parquet
 =============================
 
-Tables that do not fit into memory are given by their paths. The fit reads them a few times block by block, in memory that
+Tables that do not fit into memory are given by their paths. The fit reads them a few times, by blocks, in memory that
 does not grow with the rows, and its result does not depend on how the rows are cut into blocks. The weights are read
 block by block, too. What the whole size costs in time and memory is measured on the page on scale.
 
-It takes about three seconds with 200,000 rows of each; ``--full`` has ten million of each, for which it writes 1.6 GB into
-a temporary folder.
+It takes about three seconds with 200,000 rows of each; ``--full`` has ten million of each, for which it writes files
+of 1.6 GB into a temporary folder.
 """
 
 import sys
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from steelyard import ULSIF
+from steelyard import ULSIF, TableBlocks
 
 SOURCE, TARGET, WEIGHTED = "#64748b", "#c2410c", "#0f766e"
 n_rows, block, names = 10_000_000 if "--full" in sys.argv else 200_000, 100_000, [f"x{i}" for i in range(10)]
@@ -41,8 +41,7 @@ with tempfile.TemporaryDirectory() as folder:
     ratio = ULSIF(random_state=0).fit(source, target=target)
 
     sums, top, counts = np.zeros(10), 8.0, np.zeros(64)
-    blocks = parquet.ParquetFile(source).iter_batches(block)
-    for weights, rows in zip(ratio.weights_, blocks, strict=True):  # never more than one block in memory
+    for weights, rows in zip(ratio.weights_, TableBlocks(source), strict=True):  # never more than one block in memory
         sums += weights @ rows.to_pandas().to_numpy()
         counts += np.histogram(weights, np.linspace(0, top, 65))[0]
 

@@ -3,12 +3,12 @@ A cluster on one machine
 ========================
 
 Dask data frames go in, and a lazy Dask array of weights comes out, aligned with the rows; nothing is collected in one
-place but sums. Here a cluster of two processes on one machine has a year of rows, a partition for each month, in which
-the columns drift, and the target is what comes next. The result is that of one process. The address of a running cluster
-in ``Client("tcp://…")`` is all that changes for many machines.
+place but sums. Here a cluster of two processes on one machine has a year of rows, a partition for each month, in
+which the columns drift, and the target is what comes next. The result is that of one process. The address of a
+cluster in ``Client("tcp://...")`` is all that changes for many machines.
 
-It takes about ten seconds, most of them to start the processes; ``--full`` has 12 million rows. It needs Dask
-(``pip install 'steelyard[distributed]'``) and pandas.
+It takes about ten seconds, most of them to start the processes; ``--full`` has 12 million rows. It needs Dask (``pip
+install 'steelyard[distributed]'``) and pandas.
 """
 
 import sys
@@ -31,7 +31,7 @@ def month(number):
 
 
 def draw(mean_weights):
-    figure, axes = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
+    _, axes = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
     axes.bar(range(1, 13), mean_weights, color=WEIGHTED)
     axes.axhline(1, color=SOURCE, lw=1, ls="--", label="no weights")
     axes.set(xlabel="month of the source rows", ylabel="mean importance weight", xticks=range(1, 13))
@@ -39,14 +39,17 @@ def draw(mean_weights):
 
 
 if __name__ == "__main__":  # the processes of the cluster import this file
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster):
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=40) as cluster,
+        Client(cluster),
+    ):
         source = dd.from_map(month, range(12))
         ratio = ULSIF(random_state=0).fit(source, target=dd.from_map(month, [12, 13]))
         means = [float(ratio.weights_.partitions[i].mean().compute()) for i in range(12)]
     print(f"{12 * n_rows:,} source rows, effective sample size {ratio.effective_sample_size_:,.0f}")
     print(f"mean weight in the first month {means[0]:.2f}, in the last {means[-1]:.2f}")
     if n_rows <= 5000:
-        here = ULSIF(random_state=0).fit(pd.concat(map(month, range(12))), target=pd.concat(map(month, [12, 13])))
+        here = ULSIF(random_state=0).fit([month(i) for i in range(12)], target=[month(12), month(13)])
         print(f"largest difference to one process {np.max(np.abs(here.coef_ - ratio.coef_)):.0e}")
     draw(means)
     plt.show()
