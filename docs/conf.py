@@ -51,7 +51,7 @@ plot_rcparams = {
 }
 plot_apply_rcparams = True
 nitpicky = False
-# Examples run at their small size (``--full`` is the full one). That about wine is shown and not run without its tables.
+# Examples run at their small size (``--full`` is the full one); that about wine is only shown without its tables.
 wine = (data_folder() / "wine_quality_red.csv").is_file()
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",

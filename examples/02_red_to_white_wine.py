@@ -16,6 +16,7 @@ import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pyarrow as pa
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 
@@ -28,7 +29,7 @@ try:
     red, white = natural_split("wine")
 except DataNotFoundError as missing:
     raise SystemExit(str(missing)) from None
-tables = [dict(zip(wine.columns, wine.X.T, strict=True)) for wine in (red, white)]  # by the names of the columns
+tables = [pa.table(dict(zip(wine.columns, wine.X.T, strict=True))) for wine in (red, white)]
 print(diagnose(tables[0], target=tables[1]).reason, "\n")
 
 models, errors = {"ridge": Ridge(), "trees": ExtraTreesRegressor(100, min_samples_leaf=2, random_state=0)}, {}
@@ -45,10 +46,11 @@ print(
     f"Effective sample size: {weighted.effective_sample_size_:.0f} of {len(red.y)}. The fit warned:\n{told[0].message}"
 )
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+_, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for table, color, label in zip(tables, (SOURCE, TARGET), ("red, source", "white, target"), strict=True):
-    sulfur, acidity = table["total_sulfur_dioxide"], table["volatile_acidity"]
-    left.scatter(sulfur, acidity, s=5, color=color, alpha=0.3, lw=0, label=label)
+    left.scatter(
+        table["total_sulfur_dioxide"], table["volatile_acidity"], s=5, color=color, alpha=0.3, lw=0, label=label
+    )
 left.set(xlabel="total sulfur dioxide, mg/l", ylabel="volatile acidity, g/l", xlim=(0, 300))
 left.legend(frameon=False, markerscale=3)
 for i, label in enumerate(("no weights", "weighted")):

@@ -24,7 +24,7 @@ from steelyard.datasets import mixed_tables
 
 SOURCE, WEIGHTED = "#64748b", "#0f766e"
 n_rows = 10_000 if "--full" in sys.argv else 1500
-tables = mixed_tables(n_rows, n_rows, size=0.2, random_state=0)
+tables = mixed_tables(n_rows, n_rows, random_state=0)
 source, target = pd.DataFrame(tables.source), pd.DataFrame(tables.target)
 print(source.iloc[:3, [0, 1, 5, 7, 8, 9]].round(2).to_string(index=False), "\n")
 

@@ -47,14 +47,14 @@ with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
     weights = np.loadtxt("run/weights.csv", delimiter=",", skiprows=1, usecols=1)
     sizes = [np.loadtxt(f"{name}.csv", delimiter=",", skiprows=1, usecols=0) for name in ("center", "suburbs")]
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+_, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 bins = {"bins": np.linspace(20, 180, 25), "density": True, "histtype": "step", "lw": 2}
 left.hist(sizes, color=(SOURCE, TARGET), label=("center", "suburbs"), **bins)
 left.hist(sizes[0], weights=weights, color=WEIGHTED, label="center, weighted", **bins)
 left.set(xlabel="size, square meters", ylabel="density")
 left.legend(frameon=False)
 for i, (each, color) in enumerate(zip(found.values(), (SOURCE, TARGET, WEIGHTED), strict=True)):
-    mean, low, high = (each[name] ** 0.5 for name in ("mean", "low", "high"))
-    right.errorbar(mean, i, xerr=[[mean - low], [high - mean]], fmt="o", color=color, capsize=5, lw=2)
-right.set(yticks=range(3), yticklabels=found, ylim=(2.5, -0.5), xlabel="promised error of the rent, 95 % interval")
+    right.plot([each[name] ** 0.5 for name in ("low", "mean", "high")], [i, i, i], "|-", color=color, lw=2, ms=14)
+names = "plain model,\ncenter", "plain model,\nsuburbs", "chosen model,\nsuburbs"
+right.set(yticks=range(3), yticklabels=names, ylim=(2.5, -0.5), xlabel="promised error of the rent, 95 % interval")
 plt.show()

@@ -20,7 +20,7 @@ from steelyard.datasets import label_noise
 from steelyard.deep import DynamicWeights
 
 SOURCE, TARGET, WEIGHTED = "#64748b", "#c2410c", "#0f766e"
-n_epochs = 200 if "--full" in sys.argv else 60
+n_epochs = 200 if "--full" in sys.argv else 100
 X, truth = (torch.tensor(part) for part in load_digits(return_X_y=True))
 X, (train, clean, test) = X.float() / 16, (slice(0, 1200), slice(1200, 1300), slice(1300, None))
 y = torch.tensor(label_noise(truth[train].numpy(), 0.4, random_state=0))
@@ -51,7 +51,7 @@ _, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for curve, color, name in ((plain, SOURCE, "plain"), (weighted, WEIGHTED, "dynamic weights")):
     print(f"{name:15} best {max(curve):.1%}, in the end {curve[-1]:.1%} of the test digits right")
     left.plot(curve, color=color, lw=2, label=name)
-left.set(xlabel="epoch", ylabel="accuracy on test digits")
+left.set(xlabel="epoch", ylabel="accuracy on test digits", ylim=(0.7, 1))
 for rows, color, name in ((y == truth[train], WEIGHTED, "right label"), (y != truth[train], TARGET, "wrong label")):
     right.hist(weights[rows], bins=40, range=(0, 4), histtype="step", lw=2, color=color, label=name)
 right.set(xlabel="importance weight in the last epoch", ylabel="training digits")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
+from pathlib import Path
 from typing import Any
 
 STYLE = {
@@ -26,8 +26,7 @@ def reset(gallery_conf: dict[str, Any], file: str) -> None:
     warnings.simplefilter("ignore")
     for category in (SteelyardWarning, ConvergenceWarning):
         warnings.simplefilter("default", category)
-    os.environ["TERM"] = "dumb"  # no progress bars
-    if "lightning" in os.path.basename(file):
+    if "lightning" in Path(file).name:
         import lightning.pytorch
 
         logging.getLogger(lightning.pytorch.__name__).setLevel(logging.ERROR)
