@@ -35,8 +35,7 @@ print(diagnose(tables[0], target=tables[1]).reason, "\n")
 models, errors = {"ridge": Ridge(), "trees": ExtraTreesRegressor(100, min_samples_leaf=2, random_state=0)}, {}
 if "--full" in sys.argv:
     models["boosted trees"] = HistGradientBoostingRegressor(random_state=0)
-with warnings.catch_warnings(record=True) as told:  # the fits warn of the missing overlap, too
-    warnings.simplefilter("always", SteelyardWarning)
+with warnings.catch_warnings(record=True, action="always", category=SteelyardWarning) as told:  # of missing overlap
     for name, model in models.items():
         weighted = WeightedRegressor(model).fit(red.X, red.y, target=Target(white.X))
         fits = (model.fit(red.X, red.y), weighted)
@@ -48,15 +47,14 @@ print(
 
 _, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for table, color, label in zip(tables, (SOURCE, TARGET), ("red, source", "white, target"), strict=True):
-    left.scatter(
-        table["total_sulfur_dioxide"], table["volatile_acidity"], s=5, color=color, alpha=0.3, lw=0, label=label
-    )
+    x, y = table["total_sulfur_dioxide"], table["volatile_acidity"]
+    left.scatter(x, y, s=5, color=color, alpha=0.3, lw=0, label=label)
 left.set(xlabel="total sulfur dioxide, mg/l", ylabel="volatile acidity, g/l", xlim=(0, 300))
 left.legend(frameon=False, markerscale=3)
 for i, label in enumerate(("no weights", "weighted")):
     bars = [pair[i] for pair in errors.values()]
     right.bar(np.arange(len(bars)) + 0.36 * i, bars, 0.34, color=(SOURCE, WEIGHTED)[i], label=label)
-right.axhline(np.var(white.y), color=TARGET, ls=":", lw=1, label="their mean grade")
+right.axhline(np.var(white.y), color=TARGET, ls=":", lw=1, label="their mean")
 right.set(ylim=(0, 1.1), ylabel="squared error, white wines", xticks=np.arange(len(errors)) + 0.18, xticklabels=errors)
 right.legend(frameon=False, fontsize=8, loc="upper right", ncols=3)
 plt.show()
