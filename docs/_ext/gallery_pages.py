@@ -16,7 +16,7 @@ STYLE = {
 
 
 def reset(gallery_conf: dict[str, Any], file: str) -> None:
-    """Before each example: the look of the pictures, and warnings of Steelyard alone."""
+    """Before each example: the look of the pictures; warnings of Steelyard fail, those of other packages are not shown."""
     import matplotlib
     from sklearn.exceptions import ConvergenceWarning
 
@@ -24,8 +24,8 @@ def reset(gallery_conf: dict[str, Any], file: str) -> None:
 
     matplotlib.rcParams.update(STYLE)
     warnings.simplefilter("ignore")
-    for category in (SteelyardWarning, ConvergenceWarning):
-        warnings.simplefilter("default", category)
+    for category in (SteelyardWarning, ConvergenceWarning):  # which a story has to speak about
+        warnings.simplefilter("error", category)
     if "lightning" in Path(file).name:
         import lightning.pytorch
 
