@@ -8,7 +8,7 @@ block by block, too. In ten columns a sum of a hundred Gaussians brings the mean
 whole size costs in time and memory is measured on the page on scale.
 
 It takes about three seconds with 200,000 rows of each; ``--full`` has ten million of each, for which it writes files
-of 1.6 GB into a temporary folder.
+of 2 GB into a temporary folder.
 """
 
 import sys

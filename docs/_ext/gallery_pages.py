@@ -16,7 +16,7 @@ STYLE = {
 
 
 def reset(gallery_conf: dict[str, Any], file: str) -> None:
-    """Before each example: the look of the pictures; warnings of Steelyard fail, those of other packages are not shown."""
+    """Before each example: the look of the pictures; warnings of Steelyard are errors, others are not shown."""
     import matplotlib
     from sklearn.exceptions import ConvergenceWarning
 
