@@ -15,11 +15,12 @@ extensions = [
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
     "matplotlib.sphinxext.plot_directive",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "mathml",
+    "public_names",
+    "repository_files",
 ]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline", "substitution"]
 myst_heading_anchors = 4
@@ -36,7 +37,9 @@ html_theme_options = {
     "footer_end": [],
     "show_prev_next": False,
 }
-autosummary_generate = True
+default_role = "literal"
+suppress_warnings = ["ref.term"]  # of the glossary of scikit-learn, in docstrings that are inherited from it
+autodoc_typehints = "none"
 numpydoc_show_class_members = False
 plot_include_source = True
 plot_html_show_source_link = False
