@@ -18,6 +18,7 @@ extensions = [
     "matplotlib.sphinxext.plot_directive",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "commands",
     "mathml",
     "public_names",
     "repository_files",
@@ -30,7 +31,12 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_show_sourcelink = False
+html_show_search_summary = False  # it would be fetched, which pages from the file system cannot do
+html_favicon = "_static/favicon.svg"
+html_sidebars = {"index": [], "start": [], "which_method": [], "errors": []}
 html_theme_options = {
+    "logo": {"image_light": "_static/logo.svg", "image_dark": "_static/logo-dark.svg", "text": "Steelyard"},
+    "header_links_before_dropdown": 8,
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
