@@ -70,7 +70,8 @@ def overflowing(pages: list[Path], width: int) -> tuple[list[str], list[str]]:
         raise RuntimeError(f"The browser did not come to the end of {len(pages)} pages: {done.stderr[-2000:]}")
     found = json.loads(html.unescape(match.group(1)))
     wide = [f"{page}: {wide} of {width} pixels {part}" for page, wide, part in found if wide > width]
-    return wide, [line for line in done.stderr.splitlines() if "CONSOLE" in line and OF_THE_THEME not in line]
+    said = [line.partition("CONSOLE")[2] for line in done.stderr.splitlines()]
+    return wide, [words for words in said if words and OF_THE_THEME not in words]
 
 
 def picture(page: str, width: int, theme: str, out: Path, height: int = 2400) -> None:
