@@ -74,7 +74,7 @@ def overflowing(pages: list[Path], width: int) -> tuple[list[str], list[str]]:
     return wide, [words for words in said if words and OF_THE_THEME not in words]
 
 
-def picture(page: str, width: int, theme: str, out: Path, height: int = 2400) -> None:
+def picture(page: str, width: int, theme: str, out: Path, height: int = 3000) -> None:
     """Take a picture of a page at a width and in a theme."""
     text = SHOW.replace("THEME", theme).replace("WIDTH", str(width)).replace("HEIGHT", str(height))
     text = text.replace("PAGE", (SITE / page).as_uri())

@@ -13,7 +13,7 @@ from pathlib import Path
 from PIL import Image
 
 PICTURE = Path(__file__).with_name("images") / "report.png"
-WIDTH, HEIGHT = 1100, 1150
+WIDTH, HEIGHT = 1100, 1120
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run")
 
 
