@@ -27,9 +27,10 @@ lint: $(VENV)/.full
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The site, from its sources and the docstrings: docs/_build/html/index.html opens from the file system.
+# The site, from its sources and the docstrings: docs/_build/html/index.html opens from the file system. Then its links.
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -j 2 docs docs/_build/html
+	$(BIN)/python docs/check_site.py
 
 # Builds what would be published, installs it alone, runs the demo and the core tests from it.
 release-check: $(VENV)/.full

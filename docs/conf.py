@@ -16,30 +16,41 @@ extensions = [
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
     "matplotlib.sphinxext.plot_directive",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "commands",
     "mathml",
     "plots_in_markdown",
     "results",
+    "public_names",
+    "repository_files",
 ]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline", "substitution"]
 myst_heading_anchors = 4
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "**sg_execution_times.rst"]  # whose page loads scripts from the network
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_show_sourcelink = False
+html_show_search_summary = False  # it would be fetched, which pages from the file system cannot do
+html_context = {"default_mode": "auto"}  # light or dark, as the system of the reader is set
+html_favicon = "_static/favicon.svg"
+html_sidebars = {"index": [], "start": [], "which_method": [], "errors": []}
 html_theme_options = {
+    "logo": {"image_light": "_static/logo.svg", "image_dark": "_static/logo-dark.svg", "text": "Steelyard"},
+    "header_links_before_dropdown": 6,
+    "navbar_persistent": ["search-button"],
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_prev_next": False,
 }
-autosummary_generate = True
+default_role = "literal"
+suppress_warnings = ["ref.term"]  # of the glossary of scikit-learn, in docstrings that are inherited from it
+autodoc_typehints = "none"
 numpydoc_show_class_members = False
 plot_include_source = True
 plot_html_show_source_link = False

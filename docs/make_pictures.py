@@ -1,9 +1,11 @@
-"""Draw docs/images/shift.png and docs/images/flow.png: ``python docs/make_pictures.py`` (needs matplotlib)."""
+"""Draw what docs/images holds, but for the screenshot: ``python docs/make_pictures.py`` (needs matplotlib)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import draw_balance
+import draw_tree
 import matplotlib
 
 matplotlib.use("Agg")
@@ -16,31 +18,42 @@ from steelyard import Target, WeightedRegressor
 from steelyard.datasets import sinc_toy
 
 IMAGES = Path(__file__).with_name("images")
-SOURCE, TARGET, WEIGHTED = "#64748b", "#c2410c", "#0f766e"
+SOURCE, TARGET, WEIGHTED = (draw_balance.LIGHT[name] for name in ("source", "target", "weighted"))
+GROUND = {"light": "#ffffff", "dark": "#14181e"}
 
 
-def draw_shift() -> None:
+def draw_shift(theme: str, colors: dict[str, str]) -> None:
     """The README's example: a line fitted to the source, and one fitted with importance weights."""
+    with plt.style.context("default" if theme == "light" else "dark_background"):
+        figure = shift_figure(colors["source"], colors["target"], colors["weighted"])
+        figure.savefig(
+            IMAGES / ("shift.png" if theme == "light" else "shift-dark.png"), dpi=110, facecolor=GROUND[theme]
+        )
+
+
+def shift_figure(source: str, target: str, weights: str) -> plt.Figure:
+    """Two panels: the rows with both fits, and the densities; in three colors."""
     X, y, X_target, y_target = sinc_toy(500, 500, random_state=0)
     plain = Ridge().fit(X, y)
     weighted = WeightedRegressor(Ridge()).fit(X, y, target=Target(X_target))
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.4), constrained_layout=True)
-    left.scatter(X, y, s=10, color=SOURCE, alpha=0.5, label="source, labeled")
-    left.scatter(X_target, y_target, s=10, color=TARGET, alpha=0.35, label="target (labels unknown)")
+    left.scatter(X, y, s=10, color=source, alpha=0.5, label="source, labeled")
+    left.scatter(X_target, y_target, s=10, color=target, alpha=0.35, label="target (labels unknown)")
     line = np.linspace(-0.5, 2.9, 50)[:, None]
-    left.plot(line, plain.predict(line), color=SOURCE, lw=2, label="plain fit")
-    left.plot(line, weighted.predict(line), color=WEIGHTED, lw=2, label="weighted fit")
+    left.plot(line, plain.predict(line), color=source, lw=2, label="plain fit")
+    left.plot(line, weighted.predict(line), color=weights, lw=2, label="weighted fit")
     left.set(xlabel="x", ylabel="y", ylim=(-0.8, 1.4), title="Training data and the data to predict")
     left.legend(frameon=False, fontsize=8)
-    right.hist(X, 40, density=True, color=SOURCE, alpha=0.5, label="source")
-    right.hist(X_target, 40, density=True, histtype="step", color=TARGET, lw=2, label="target")
-    right.hist(X[:, 0], 40, density=True, weights=weighted.weights_, histtype="step", color=WEIGHTED, lw=2)
-    right.plot([], [], color=WEIGHTED, lw=2, label="source with importance weights")
+    right.hist(X, 40, density=True, color=source, alpha=0.5, label="source")
+    right.hist(X_target, 40, density=True, histtype="step", color=target, lw=2, label="target")
+    right.hist(X[:, 0], 40, density=True, weights=weighted.weights_, histtype="step", color=weights, lw=2)
+    right.plot([], [], color=weights, lw=2, label="source with importance weights")
     right.set(xlabel="x", title="Importance weights bring the source to the target", yticks=[])
     right.legend(frameon=False, fontsize=8)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(IMAGES / "shift.png", dpi=110)
+        axes.set_facecolor("none")
+    return figure
 
 
 BOXES = {
@@ -78,5 +91,13 @@ def draw_flow() -> None:
 
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
-    draw_shift()
+    told = draw_balance.story()
+    for theme, colors, tree_colors in (
+        ("light", draw_balance.LIGHT, draw_tree.LIGHT),
+        ("dark", draw_balance.DARK, draw_tree.DARK),
+    ):
+        ending = "" if theme == "light" else "-dark"
+        draw_shift(theme, colors)
+        (IMAGES / f"balance{ending}.svg").write_text(draw_balance.svg(told, colors), "utf-8")
+        (IMAGES / f"tree{ending}.svg").write_text(draw_tree.svg(tree_colors), "utf-8")
     draw_flow()

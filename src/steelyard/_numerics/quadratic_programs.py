@@ -34,7 +34,7 @@ class Certificate:
     dual_residual : float
         Largest violation of stationarity, in the infinity norm of the problem scaled to unit gradients.
     gap : float
-        Complementarity (duality) gap, relative to max(1, |objective|).
+        Complementarity (duality) gap, relative to ``max(1, |objective|)``.
     n_iter : int
         Number of iterations of the solver.
     solved : bool
@@ -43,7 +43,7 @@ class Certificate:
         Share of the kernel matrix' trace that a low-rank factor left out; 0 where the whole matrix was used.
     truncation_cost : float, default=0.0
         What that costs at most: with the whole kernel matrix and the exact linear term, the objective of the solution
-        exceeds the optimum by no more than this and the gap, both relative to max(1, |objective|). It is a proven
+        exceeds the optimum by no more than this and the gap, both relative to ``max(1, |objective|)``. It is a proven
         bound up to rounding errors, mostly far above the true cost; above 1 it says nothing.
     rank : int, default=None
         Rank of the low-rank factor; None where the whole matrix was used.

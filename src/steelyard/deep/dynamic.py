@@ -29,8 +29,8 @@ PRESETS = {
 class DynamicWeights:
     """Importance weights that match a training mini-batch to a validation mini-batch, by kernel mean matching (KMM).
 
-    min ½wᵀKw − κᵀw over 0 ≤ w ≤ B, |mean(w) − 1| ≤ ε, with K and κ the Gaussian kernel of transformed rows (survey,
-    section 6, algorithm 3). The weights are constants: no gradient flows through them.
+    min ½wᵀKw − κᵀw over 0 ≤ w ≤ B, 1 − ε ≤ mean(w) ≤ 1 + ε, with K and κ the Gaussian kernel of transformed rows
+    (survey, section 6, algorithm 3). The weights are constants: no gradient flows through them.
 
     Parameters
     ----------

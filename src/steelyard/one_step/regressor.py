@@ -102,7 +102,7 @@ class OneStepRegressor(RegressorMixin, OneStepBase):
         Subtracted from the columns before the kernels are computed.
     scale_ : array of shape (n_columns,)
         The columns are divided by it before the kernels are computed.
-    objective_ : array of shape (n_iter_,)
+    objective_ : array of shape (n_iter,)
         (Ĵ_UB + m²λ‖β‖² + μ‖α‖²)/m² of the two-step start and after each round. It may rise, because negative
         coefficients β are rounded up to zero between the steps. The round with the smallest value is kept.
     best_round_ : int

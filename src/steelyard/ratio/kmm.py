@@ -24,7 +24,7 @@ MOST_RANK, LEAST_RANK, FACTOR_NUMBERS = 1000, 100, 2**27
 
 
 class KMM(RatioEstimator):
-    """Importance weights w by min ½wᵀKw − κᵀw over 0 ≤ w ≤ B, |mean(w) − 1| ≤ ε: kernel mean matching.
+    """Importance weights w by min ½wᵀKw − κᵀw over 0 ≤ w ≤ B, 1 − ε ≤ mean(w) ≤ 1 + ε: kernel mean matching.
 
     K is the Gaussian kernel matrix of the n source rows and κ_i = (n/m) Σ_j k(x_i, x_j) over the m target rows, so
     that the weighted kernel mean of the source matches that of the target (survey, section 3.2.1). There is no ratio
