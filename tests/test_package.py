@@ -8,7 +8,6 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import steelyard
 
