@@ -83,4 +83,4 @@ $(VENV)/.bench/.ready: $(VENV)/bin/python benchmarks/requirements.txt pyproject.
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/api/generated
