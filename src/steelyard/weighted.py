@@ -155,7 +155,8 @@ class _Weighted(ShowsFit, ReadsTables, MetaEstimatorMixin, BaseEstimator):
         array of shape (n_rows,)
             The prediction for each row.
         """
-        return self.estimator_.predict(self._new_rows(X))
+        rows = self._new_rows(X)  # first: before a fit there is no estimator to ask
+        return self.estimator_.predict(rows)
 
     def _new_rows(self, X: Any) -> Any:
         """New rows for the fitted estimator; a Dask collection goes to it as it is."""
@@ -340,7 +341,8 @@ class WeightedClassifier(ClassifierMixin, _Weighted):
         array of shape (n_rows, n_classes)
             The probability of each class, for each row.
         """
-        return self.estimator_.predict_proba(self._new_rows(X))
+        rows = self._new_rows(X)  # first: before a fit there is no estimator to ask
+        return self.estimator_.predict_proba(rows)
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> Any:
@@ -356,4 +358,5 @@ class WeightedClassifier(ClassifierMixin, _Weighted):
         array of shape (n_rows,) or (n_rows, n_classes)
             The decision values of each row.
         """
-        return self.estimator_.decision_function(self._new_rows(X))
+        rows = self._new_rows(X)  # first: before a fit there is no estimator to ask
+        return self.estimator_.decision_function(rows)
