@@ -11,6 +11,7 @@ from steelyard.datasets import (
     independent_component_shift,
     label_noise,
     load_table,
+    mixed_tables,
     natural_split,
     rotate,
     sinc_toy,
@@ -190,6 +191,13 @@ def test_absent_data_says_where_to_get_it(no_data):
 def test_changed_data_is_an_error(no_data, published_data_copy):
     with pytest.raises(DataChangedError, match="does not hold the published table"):
         load_table("heart")
+
+
+def test_a_shift_of_mixed_tables_that_no_draw_reaches_is_refused():
+    with pytest.raises(ParameterError, match=r"size=0.2 is more than such tables can differ by.*Take a smaller size"):
+        mixed_tables(50, 50, size=0.2, random_state=0)
+    with pytest.raises(ParameterError, match="size must be a finite number ≥ 0; got -1"):
+        mixed_tables(50, 50, size=-1)
 
 
 def test_unknown_names():

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from steelyard._numerics.display import ShortRepr
 from steelyard._typing import FloatArray
-from steelyard._validation import generator
+from steelyard._validation import check_range, generator
 from steelyard.errors import ParameterError
 
 N_NUMBERS = 7
@@ -20,6 +20,7 @@ N_LEVELS = (3, 3, 4, 5, 6, 8, 12, 12)
 N_PRODUCTS = 12
 POOL = 20_000  # rows by which means and standard deviations of the population are computed
 LARGEST_LOG_RATIO = 3.0
+MOST_DRAWS = 100  # of shifts, until one is as large as asked
 STRONGEST = 4.0  # largest standard deviation of the log-ratio before it is bounded
 
 
@@ -92,16 +93,24 @@ def mixed_tables(
     """
     if shift not in ("linear", "products"):
         raise ParameterError(f'shift must be "linear" or "products"; got {shift!r}.')
+    size = check_range("size", size, 0)
     rng = generator(random_state)
     population = _Population(rng)
     pool = population.encode(population.draw(POOL, rng))
     unit = pool.mean(axis=0), pool.std(axis=0)
-    while True:  # some sums of products hardly change the means of the columns, whatever their strength
+    largest = 0.0
+    for _ in range(MOST_DRAWS):  # some sums of products hardly change the means, whatever their strength
         tilt = _draw_tilt(shift, pool.shape[1], rng)
         score = tilt((pool - unit[0]) / unit[1])
         strength, high = 0.0, STRONGEST / float(np.std(score))
-        if not _mean_difference(pool, high * score) < size:
+        largest = max(largest, _mean_difference(pool, high * score))
+        if largest >= size:
             break
+    else:
+        raise ParameterError(
+            f"size={size} is more than such tables can differ by: of {MOST_DRAWS} shifts that were drawn, the strongest "
+            f"changes the means of the columns by {largest:.2f} on average. Take a smaller size."
+        )
     for _ in range(40):  # bisection for the strength at which the mean standardized difference is `size`
         middle = (strength + high) / 2
         strength, high = (middle, high) if _mean_difference(pool, middle * score) < size else (strength, middle)
