@@ -4,8 +4,8 @@ A mixed table with categories
 
 Tables have categories beside numbers, and either may shift. Data frames are given as they are: the ratio encodes the
 categories by itself, the balance is checked for every level, and the pipeline inside ``WeightedRegressor`` has its own.
-The table is made up, and its label was chosen to show a gain: the number that shifts the most, number 5, enters with its
-square, which a linear model misses. With the square of another number weights gain little or nothing, or cost something.
+The table is made up, and its label was chosen to show a gain: the number that shifts most, number 5, enters with its
+square, which a linear model misses. With the square of another number weights gain little or nothing, or cost some.
 
 It takes about three seconds; ``--full`` has 10,000 rows. It needs pandas (``pip install 'steelyard[tables]'``).
 """

@@ -108,7 +108,7 @@ def mixed_tables(
             break
     else:
         raise ParameterError(
-            f"size={size} is more than such tables can differ by: of {MOST_DRAWS} shifts that were drawn, the strongest "
+            f"size={size} is more than such tables can differ by: of {MOST_DRAWS} shifts that were drawn the strongest "
             f"changes the means of the columns by {largest:.2f} on average. Take a smaller size."
         )
     for _ in range(40):  # bisection for the strength at which the mean standardized difference is `size`
