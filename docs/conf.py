@@ -43,8 +43,6 @@ html_theme_options = {
     "header_links_before_dropdown": 6,
     "navbar_persistent": ["search-button"],
     "show_toc_level": 2,
-    # Pages of the guide have the same headings, and code that needs the width.
-    "secondary_sidebar_items": {"guide/*": [], "**": ["page-toc"]},
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": [],
