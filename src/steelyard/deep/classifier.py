@@ -20,7 +20,7 @@ from steelyard.deep.training.config import OptimizerFactory, TrainingConfig, Tra
 from steelyard.deep.training.data import TrainingData
 from steelyard.deep.training.loop import train
 from steelyard.deep.training.methods import importance_weighting
-from steelyard.deep.training.steps import evaluating
+from steelyard.deep.training.modes import evaluating
 from steelyard.errors import InputError, MissingTargetError, NotFiniteError, ParameterError
 from steelyard.target import Target
 

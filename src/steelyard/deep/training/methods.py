@@ -14,6 +14,7 @@ from steelyard.deep.dynamic import DynamicWeights
 from steelyard.deep.training import steps, weight_network
 from steelyard.deep.training.checkpoint import fingerprint
 from steelyard.deep.training.data import TrainingData
+from steelyard.deep.training.modes import EVALUATION, check_weight_mode, evaluating, scores_and_features
 from steelyard.deep.training.phases import Networks, Phase, Step, TrainingMethod
 from steelyard.errors import ParameterError
 
@@ -114,6 +115,7 @@ def importance_weighting(
     preset: str = "normalized",
     pretrain: int = 10,
     warm_up: int = 0,
+    weight_mode: str = EVALUATION,
 ) -> TrainingMethod:
     """Static and dynamic importance weighting (survey, section 6).
 
@@ -127,14 +129,20 @@ def importance_weighting(
         IW matches the inputs themselves, class by class, once. SIW matches once by a pretrained network, DIW1 in each
         step by that network, DIW2 in each step by the network that is trained; DIW3 is DIW2 after pretraining.
     transform : {"loss", "features"}, default="loss"
-        What represents a row in the matching: its loss, or the output of the last hidden layer. See `DynamicWeights`.
-    preset : {"normalized", "authors"}, default="normalized"
+        What represents a row in the matching: its loss, or the input of the network's last linear layer. See
+        `DynamicWeights` and `scores_and_features`.
+    preset : {"normalized", "authors", "median"}, default="normalized"
         Settings of the matching, see `DynamicWeights`. The preset applies to the weights alone; to sum the losses as
         the authors do, train with ``TrainingConfig(reduction="sum")``.
     pretrain : int, default=10
         Unweighted epochs of the extractor, for variants that pretrain it.
     warm_up : int, default=0
         First epochs with uniform weights (the authors use one).
+    weight_mode : {"evaluation", "batch", "refreshed"}, default="evaluation"
+        By which statistics batch-norm computes the losses or features for dynamic weights. "evaluation": its running
+        means, as in evaluation mode; they lag behind the parameters while the learning rate is high. "batch": those of
+        each of the two batches. "refreshed": those of the training batch, with the parameters as they are now, for both
+        batches. Dropout is off in all three, and the running means stay as they are.
 
     Returns
     -------
@@ -152,6 +160,7 @@ def importance_weighting(
         raise ParameterError(f"variant must be one of {tuple(VARIANTS)}; got {variant!r}.")
     check_count("epochs", epochs)
     check_count("pretrain", pretrain, 0)
+    check_weight_mode(weight_mode)
     if check_count("warm_up", warm_up, 0) >= epochs:
         raise ParameterError(f"warm_up must leave epochs with weights; got {warm_up} of {epochs}.")
     options = VARIANTS[variant]
@@ -174,13 +183,14 @@ def importance_weighting(
             "features" if by_class else "loss", preset=preset, class_ratio=ratio, process_group=False
         )
         if options.weights_change:
-            return steps.dynamic(networks, data, weigher, extractor)
+            return steps.dynamic(networks, data, weigher, extractor, weight_mode)
         weights = match_once(data, weigher, networks[extractor] if options.extractor else None)
         return steps.fixed(networks, data, weights, weigher.preset.normalized)
 
     phases.append(Phase(variant, "f", epochs - warm_up, begin))
     name = variant if variant == "IW" else f"{variant}-{'L' if transform == 'loss' else 'F'}"
-    return TrainingMethod(name, networks, phases, {"preset": preset})
+    settings = {"preset": preset} | ({} if weight_mode == EVALUATION else {"weight_mode": weight_mode})
+    return TrainingMethod(name, networks, phases, settings)
 
 
 def match_once(data: TrainingData, weigher: DynamicWeights, extractor: nn.Module | None) -> Tensor:
@@ -196,10 +206,10 @@ def match_once(data: TrainingData, weigher: DynamicWeights, extractor: nn.Module
     def extract(X: Tensor, y: Tensor) -> Tensor:
         if extractor is None:
             return X.flatten(1)
-        with steps.evaluating(extractor), torch.no_grad():
+        with evaluating(extractor), torch.no_grad():
             if weigher.transform == "loss":
                 return data.row_losses(extractor(X), y)
-            return steps.split_at_features(extractor, X[:8])[0](X)
+            return scores_and_features(extractor, X)[1]
 
     for rows in parts:
         chosen = torch.randperm(len(y_target), generator=shuffle)[:ROWS_AT_ONCE].to(device)

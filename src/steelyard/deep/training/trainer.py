@@ -12,8 +12,8 @@ from steelyard.deep._reduction import REDUCTIONS
 from steelyard.deep.training import checkpoint
 from steelyard.deep.training.config import History, TrainingConfig, TrainingRun
 from steelyard.deep.training.data import Batch
+from steelyard.deep.training.modes import evaluating
 from steelyard.deep.training.phases import Phase, Step
-from steelyard.deep.training.steps import evaluating
 from steelyard.errors import InputError, NotFiniteError
 
 
