@@ -45,7 +45,7 @@ def test_dropout_is_of_the_full_layers_while_learning():
 
 
 def test_dropout_of_a_resnet_follows_each_stage():
-    """Its zeros are those of three masks, drawn after blocks 5, 10 and 15; evaluation mode and parameters are as without."""
+    """Its masks follow blocks 5, 10 and 15; evaluation mode and parameters are as without."""
     torch.manual_seed(0)
     net, x = ResNet32(dropout=0.5), torch.rand(2, 3, 32, 32)
     plain = ResNet32()
