@@ -106,6 +106,14 @@ class NothingTransferredWarning(SteelyardWarning):
     """Nothing was transferred from the source domains: the result uses the labeled target rows alone."""
 
 
+class WeightsNotUsedWarning(SteelyardWarning):
+    """Clean rows kept aside favor a network that was trained without importance weights, and it is the one returned."""
+
+
+class MissingClassWarning(SteelyardWarning):
+    """No clean target row has a class that the source has."""
+
+
 class SmallEffectiveSampleWarning(SteelyardWarning):
     """The effective sample size is small: a few rows carry nearly all the weight."""
 

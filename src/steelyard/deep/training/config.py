@@ -136,9 +136,9 @@ class History:
         Number of source rows.
     epochs : list of dict
         One dict per epoch: ``epoch``, ``phase``, ``learns`` (the network), ``loss``, ``learning_rate``, ``seconds``,
-        ``accuracy`` (of each evaluation set), ``kept_loss`` (the mean loss of the kept rows), and of the weights, where the phase has any, ``weight_mean``,
-        ``weight_sd``, ``weight_max``, ``zero_share``, ``effective_share`` (effective sample size over the number of
-        rows) and ``zero_batches``.
+        ``accuracy`` (of each evaluation set), ``kept_loss`` (mean loss of the kept rows), and of the weights, where the
+        phase has any, ``weight_mean``, ``weight_sd``, ``weight_max``, ``zero_share``, ``effective_share`` (effective
+        sample size over the number of rows) and ``zero_batches``.
     rows : tensor of shape (n_steps, batch_size) or None
         Source row numbers of each step in the last epoch that had weights.
     weights : tensor of shape (n_steps, batch_size) or None

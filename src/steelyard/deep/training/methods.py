@@ -176,12 +176,7 @@ def importance_weighting(
     extractor = "extractor" if "extractor" in networks else "f"
 
     def begin(networks: Networks, data: TrainingData) -> Step:
-        by_class = transform == "features" or not options.extractor
-        ratio = data.class_ratio.to(data.X.device) if by_class else None
-        # A run is trained on one process, whatever other processes train.
-        weigher = DynamicWeights(
-            "features" if by_class else "loss", preset=preset, class_ratio=ratio, process_group=False
-        )
+        weigher = _weigher(data, options, transform, preset)
         if options.weights_change:
             return steps.dynamic(networks, data, weigher, extractor, weight_mode)
         weights = match_once(data, weigher, networks[extractor] if options.extractor else None)
@@ -193,10 +188,26 @@ def importance_weighting(
     return TrainingMethod(name, networks, phases, settings)
 
 
-def match_once(data: TrainingData, weigher: DynamicWeights, extractor: nn.Module | None) -> Tensor:
+def _weigher(data: TrainingData, options: Variant, transform: str, preset: str) -> DynamicWeights:
+    by_class = transform == "features" or not options.extractor
+    ratio = data.class_ratio.to(data.X.device) if by_class else None
+    # A run is trained on one process, whatever other processes train.
+    return DynamicWeights("features" if by_class else "loss", preset=preset, class_ratio=ratio, process_group=False)
+
+
+def weigh_every_row(networks: Networks, data: TrainingData, variant: str, transform: str, preset: str) -> Tensor:
+    """Weights of all source rows by trained networks in evaluation mode, in batches against all target rows."""
+    options = VARIANTS[variant]
+    extractor = networks.get("extractor", networks["f"]) if options.extractor else None
+    return match_once(data, _weigher(data, options, transform, preset), extractor, len(data.target_labels()))
+
+
+def match_once(
+    data: TrainingData, weigher: DynamicWeights, extractor: nn.Module | None, n_target: int = ROWS_AT_ONCE
+) -> Tensor:
     """Weights of all source rows, matched `ROWS_AT_ONCE` at a time; without an extractor the inputs are matched.
 
-    The rows are assigned to these parts by a shuffle with a fixed seed.
+    Each part is matched to `n_target` target rows. A shuffle with a fixed seed assigns the rows to the parts.
     """
     device, y_target = data.X.device, data.target_labels()
     shuffle = torch.Generator().manual_seed(0)
@@ -212,7 +223,7 @@ def match_once(data: TrainingData, weigher: DynamicWeights, extractor: nn.Module
             return scores_and_features(extractor, X)[1]
 
     for rows in parts:
-        chosen = torch.randperm(len(y_target), generator=shuffle)[:ROWS_AT_ONCE].to(device)
+        chosen = torch.randperm(len(y_target), generator=shuffle)[:n_target].to(device)
         source, target = (data.X[rows], data.y[rows]), (data.X_target[chosen], y_target[chosen])
         labels = () if weigher.transform == "loss" else (source[1], target[1])
         weights[rows] = weigher(extract(*source), extract(*target), *labels).double()
