@@ -7,7 +7,10 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.stats import chi2_contingency
 from torch import Tensor, nn
 
 from steelyard._validation import check_count
@@ -25,6 +28,7 @@ WEIGHTS, NO_WEIGHTS, CLEAN_ROWS = "weights", "no weights", "clean rows"
 STEPS = 2000  # at least, where neither the epochs nor the batch size are given
 LEAST_EPOCHS = 20
 SMALLEST_BATCH, LARGEST_BATCH = 32, 256
+LEVEL = 0.01
 ROWS_PER_BATCH = 20  # a batch is about this part of the rows
 
 
@@ -46,6 +50,20 @@ def step_budget(n_rows: int, epochs: int | None, batch_size: int | None) -> tupl
 def steps_per_epoch(n_rows: int, batch_size: int) -> int:
     """Full batches of an epoch; fewer rows than a batch make one."""
     return max(1, n_rows // batch_size)
+
+
+def class_shares(y: Tensor, clean_y: Tensor) -> NDArray[np.float64] | None:
+    """Shares of the classes among the clean rows, or None if they do not differ significantly from those of `y`.
+
+    A class without clean rows has the share that it has in `y`.
+    """
+    n_classes = int(y.max()) + 1
+    counts = np.array([np.bincount(labels.cpu().numpy(), minlength=n_classes) for labels in (y, clean_y)])
+    if n_classes < 2 or chi2_contingency(counts).pvalue >= LEVEL:
+        return None
+    source, clean = counts / counts.sum(axis=1, keepdims=True)
+    shares = np.where(counts[1] > 0, clean, source)
+    return np.asarray(shares / shares.sum(), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +96,7 @@ class Plan:
     preset: str
     epochs: int
     batch_size: int
+    class_shares: Tensor | None
     optimizer: OptimizerFactory
     seed: int
     checkpoint: Path | None
@@ -91,16 +110,12 @@ class Candidate:
     name: str
     method: TrainingMethod
     history: History
+    kept_losses: NDArray[np.float64]  # of the kept rows, each
 
     @property
     def module(self) -> nn.Module:
         """The classifier."""
         return self.method.networks["f"]
-
-    @property
-    def kept_loss(self) -> float:
-        """Mean loss of the kept rows in the kept epoch."""
-        return min(entry["kept_loss"] for entry in self.history.epochs)
 
     @property
     def returned_epoch(self) -> int:
@@ -129,6 +144,7 @@ def train_candidate(name: str, module: nn.Module, rows: Rows, plan: Plan, epochs
             transform=plan.transform,
             preset=plan.preset,
             warm_up=min(1, n_epochs - 1),
+            class_shares=plan.class_shares,
         )
     else:
         method = baseline("uniform", network, n_epochs)
@@ -138,8 +154,16 @@ def train_candidate(name: str, module: nn.Module, rows: Rows, plan: Plan, epochs
     history = train(run, config, checkpoint_path=_checkpoint(name, plan, rows), progress=plan.progress)
     if history.kept_state is not None:
         network.load_state_dict(history.kept_state)
-    network.eval()
-    return Candidate(name, method, history)
+    return Candidate(name, method, history, _losses(network.eval(), rows.kept, data))
+
+
+def _losses(network: nn.Module, kept: LabeledRows | None, data: TrainingData) -> NDArray[np.float64]:
+    if kept is None:
+        return np.zeros(0)
+    with torch.no_grad():
+        parts = zip(*(torch.split(part, 2000) for part in kept), strict=True)
+        losses = torch.cat([data.row_losses(network(X), y) for X, y in parts])
+    return np.asarray(losses.double().cpu().numpy())
 
 
 def _clean_batch(rows: Rows, plan: Plan) -> int:
@@ -155,23 +179,31 @@ def _checkpoint(name: str, plan: Plan, rows: Rows) -> Path | None:
 
 
 def choose(module: nn.Module, rows: Rows, plan: Plan) -> tuple[Candidate, dict[str, float]]:
-    """The candidate with the least mean loss of the kept rows, and these losses; without kept rows that with weights.
+    """The candidate with weights, unless kept rows favor another; and the mean loss of the kept rows of all three.
 
     The clean rows alone, where they are chosen, are trained on again with the kept ones among them.
     """
     weighted = train_candidate(WEIGHTS, module, rows, plan)
     if rows.kept is None:
         return weighted, {}
-    candidates = [weighted, *(train_candidate(name, module, rows, plan) for name in (NO_WEIGHTS, CLEAN_ROWS))]
-    losses = {each.name: each.kept_loss for each in candidates}
-    best = min(candidates, key=lambda each: each.kept_loss)
-    if best is not weighted:
-        found = ", ".join(f"{name} {loss:.3g}" for name, loss in losses.items())
-        warn_user(
-            f'The module is trained on "{best.name}": the mean loss of {len(rows.kept[1])} clean rows kept aside is '
-            f"{found}. More clean rows make the choice surer; validation_share=0 always uses weights.",
-            WeightsNotUsedWarning,
-        )
+    others = [train_candidate(name, module, rows, plan) for name in (NO_WEIGHTS, CLEAN_ROWS)]
+    losses = {each.name: float(each.kept_losses.mean()) for each in (weighted, *others)}
+    better = [each for each in others if _is_better(each, weighted)]
+    if not better:
+        return weighted, losses
+    best = min(better, key=lambda each: losses[each.name])
+    found = ", ".join(f"{name} {loss:.3g}" for name, loss in losses.items())
+    warn_user(
+        f'The module is trained on "{best.name}": the mean loss of {len(rows.kept[1])} clean rows kept aside is '
+        f"{found}. More clean rows make the choice surer; validation_share=0 always uses weights.",
+        WeightsNotUsedWarning,
+    )
     if best.name == CLEAN_ROWS:
         best = train_candidate(CLEAN_ROWS, module, rows.all_clean(), plan, best.returned_epoch + 1)
     return best, losses
+
+
+def _is_better(candidate: Candidate, weighted: Candidate) -> bool:
+    """Whether the mean loss of the kept rows is less by more than a standard error, row by row."""
+    difference = weighted.kept_losses - candidate.kept_losses
+    return bool(difference.mean() > difference.std() / np.sqrt(max(len(difference) - 1, 1)))

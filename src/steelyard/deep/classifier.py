@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from steelyard._validation import check_count, check_new_rows, check_source, forget_fit, match_columns
-from steelyard.deep._candidates import LabeledRows, Plan, Rows, choose, step_budget
+from steelyard.deep._candidates import LabeledRows, Plan, Rows, choose, class_shares, step_budget
 from steelyard.deep._loaders import read_rows
 from steelyard.deep.dynamic import PRESETS
 from steelyard.deep.training.config import OptimizerFactory
@@ -84,13 +84,17 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
         The trained module, in evaluation mode.
     chosen_ : {"weights", "no weights", "clean rows"}
         What `module_` was trained on: weighted rows; all rows without weights; the clean rows alone. The last two only
-        where their mean loss on the rows kept aside is less; a `WeightsNotUsedWarning` says so.
+        where their mean loss on the rows kept aside is less by more than a standard error (of the differences row by
+        row); a `WeightsNotUsedWarning` says so.
     kept_losses_ : dict
         Mean loss on the rows kept aside of each of the three; empty where none are.
     kept_epoch_ : int
         Number of the epoch after which `module_` is as it is, counted from 0.
     kept_rows_ : array of int
         Row numbers of the target that are kept aside.
+    class_shares_ : array of shape (n_classes,) or None
+        Shares of the classes among the clean rows, where they differ from those among the training rows (chi-squared
+        test, 1 %) and losses are matched: then the weights of each class are scaled so that it has this share of them.
     epochs_, batch_size_ : int
         As given, or as chosen for the number of rows.
     weights_ : array of shape (n_rows,)
@@ -192,6 +196,7 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
         self._warn_of_missing_classes(classes, clean[1])
         kept, others = self._set_aside(clean[1])
         rows = Rows(source, _at(clean, others), _at(clean, kept) if len(kept) else None)
+        self.class_shares_ = class_shares(source[1], clean[1]) if self.transform == "loss" else None
         plan = self._plan(len(source[1]) + len(others))
         chosen, losses = choose(module, rows, plan)
         networks = chosen.method.networks
@@ -307,6 +312,7 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
             preset=self.preset,
             epochs=epochs,
             batch_size=batch_size,
+            class_shares=None if self.class_shares_ is None else torch.as_tensor(self.class_shares_).to(self.device),
             optimizer=self.optimizer or (lambda parameters: torch.optim.Adam(parameters, lr=1e-3)),
             seed=int(self.random_state),
             checkpoint=None if self.checkpoint is None else Path(self.checkpoint),

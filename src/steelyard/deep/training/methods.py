@@ -13,6 +13,7 @@ from steelyard._validation import check_count, check_range
 from steelyard.deep.dynamic import DynamicWeights
 from steelyard.deep.training import steps, weight_network
 from steelyard.deep.training.checkpoint import fingerprint
+from steelyard.deep.training.class_shares import ClassShares
 from steelyard.deep.training.data import TrainingData
 from steelyard.deep.training.modes import EVALUATION, check_weight_mode, evaluating, scores_and_features
 from steelyard.deep.training.phases import Networks, Phase, Step, TrainingMethod
@@ -116,6 +117,7 @@ def importance_weighting(
     pretrain: int = 10,
     warm_up: int = 0,
     weight_mode: str = EVALUATION,
+    class_shares: Tensor | None = None,
 ) -> TrainingMethod:
     """Static and dynamic importance weighting (survey, section 6).
 
@@ -143,6 +145,10 @@ def importance_weighting(
         means, as in evaluation mode; they lag behind the parameters while the learning rate is high. "batch": those of
         each of the two batches. "refreshed": those of the training batch, with the parameters as they are now, for both
         batches. Dropout is off in all three, and the running means stay as they are.
+    class_shares : tensor of shape (n_classes,), default=None
+        For weights by loss: the weights of each class are scaled so that the classes have these shares of the weights,
+        averaged over recent batches. None leaves them as matched. Features are matched class by class, with shares of
+        their own.
 
     Returns
     -------
@@ -165,6 +171,8 @@ def importance_weighting(
         raise ParameterError(f"warm_up must leave epochs with weights; got {warm_up} of {epochs}.")
     options = VARIANTS[variant]
     networks: Networks = {"f": model}
+    if class_shares is not None and options.extractor and transform == "loss":
+        networks["class shares"] = ClassShares(class_shares)
     phases = []
     if options.pretrained and options.extractor_changes:
         phases.append(Phase("pretrain", "f", pretrain, steps.uniform))
@@ -179,7 +187,8 @@ def importance_weighting(
         weigher = _weigher(data, options, transform, preset)
         if options.weights_change:
             return steps.dynamic(networks, data, weigher, extractor, weight_mode)
-        weights = match_once(data, weigher, networks[extractor] if options.extractor else None)
+        matched = match_once(data, weigher, networks[extractor] if options.extractor else None)
+        weights = _of_all_rows(networks, data, matched)
         return steps.fixed(networks, data, weights, weigher.preset.normalized)
 
     phases.append(Phase(variant, "f", epochs - warm_up, begin))
@@ -199,7 +208,13 @@ def weigh_every_row(networks: Networks, data: TrainingData, variant: str, transf
     """Weights of all source rows by trained networks in evaluation mode, in batches against all target rows."""
     options = VARIANTS[variant]
     extractor = networks.get("extractor", networks["f"]) if options.extractor else None
-    return match_once(data, _weigher(data, options, transform, preset), extractor, len(data.target_labels()))
+    weigher = _weigher(data, options, transform, preset)
+    return _of_all_rows(networks, data, match_once(data, weigher, extractor, len(data.target_labels())))
+
+
+def _of_all_rows(networks: Networks, data: TrainingData, weights: Tensor) -> Tensor:
+    shares = networks.get("class shares")
+    return weights if not isinstance(shares, ClassShares) else shares.of_all_rows(weights, data.y)
 
 
 def match_once(

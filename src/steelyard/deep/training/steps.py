@@ -96,11 +96,13 @@ def dynamic(
     """Weights that match the losses or features of the batch to those of a target batch, without dropout.
 
     `weight_mode` says by which statistics batch-norm computes them, see `transform_pair`. Where the network gives the
-    same output in both modes, one forward pass over the source rows serves the weights and the gradient.
+    same output in both modes, one forward pass over the source rows serves the weights and the gradient. A network
+    named "class shares" scales the weights class by class.
     """
     model, extracting = networks["f"], networks[extractor]
     data.target_labels()
     by_loss = weigher.transform == "loss"
+    shares = networks.get("class shares")
     shared = extracting is model and not depends_on_mode(model, data.X[:8])
 
     def scored(network: nn.Module, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,6 +128,7 @@ def dynamic(
                 extracting, lambda: scored(extracting, batch.X, batch.y)[1], of_target, weight_mode
             )
             losses = data.row_losses(model(batch.X), batch.y)
-        return losses, weigher(source.detach(), target, *labels)
+        weights = weigher(source.detach(), target, *labels)
+        return losses, weights if shares is None else shares(weights, batch.y)
 
     return step
