@@ -96,13 +96,21 @@ def job(data: Data, method: Weighting, trials: list[int], settings: Settings, se
     ]
     first, known = made[0]
     drawn = (data.noise, data.rate) == NOISES[0]  # whose embeddings are in a picture
+    keeps = bool(settings.get("kept_share"))
 
     def keep(trained: list[History]) -> Arrays:
         """Curves of all trials; weights and embedded test rows of the first."""
         weights = weight_arrays(row_weights(trained[0]), known["wrong"], known["clean"])
-        return {"curves": curves(trained), **weights, **(_embedded(first, known["test_labels"]) if drawn else {})}
+        kept = {"kept_epochs": np.array([each.kept_epoch for each in trained])} if keeps else {}
+        return {
+            "curves": curves(trained),
+            **kept,
+            **weights,
+            **(_embedded(first, known["test_labels"]) if drawn else {}),
+        }
 
-    return Job([trial for trial, _ in made], _training(data, settings), keep)
+    per_trial = ("curves", "kept_epochs") if keeps else ("curves",)
+    return Job([trial for trial, _ in made], _training(data, settings), keep, per_trial)
 
 
 def _epochs(data: Data, settings: Settings) -> int:
@@ -123,7 +131,7 @@ def _trial(
     import torch
 
     from steelyard.deep.nets import LeNet5, ResNet32
-    from steelyard.deep.training import TrainingData, TrainingRun
+    from steelyard.deep.training import TrainingData, TrainingRun, set_aside
 
     rows = rng.permutation(len(source.y))[: settings["rows"] or len(source.y)]
     X, true = source.X[rows], source.y[rows].astype(np.int64)
@@ -143,9 +151,16 @@ def _trial(
     }
     torch.manual_seed(int(rng.integers(2**31)))
     model = (LeNet5() if X.shape[1] == 1 else ResNet32(bfloat16=device != "cpu")).to(device)
-    task = TrainingData(inputs, y, Target(inputs[clean], y[clean]))
-    known = {"wrong": wrong, "clean": clean, "test_labels": held_out.y[tested][:EMBEDDED_ROWS]}
-    return TrainingRun(_method(method, model, settings), task, seed=number, eval_sets=watch), known
+    kept, others = set_aside(true[clean], settings.get("kept_share", 0.0), number)  # row numbers: clean rows are first
+    used = np.setdiff1d(np.arange(len(rows)), kept)
+    task = TrainingData(inputs[used], y[used], Target(inputs[others], y[others]))
+    known = {
+        "wrong": wrong[used],
+        "clean": np.arange(len(others)),
+        "test_labels": held_out.y[tested][:EMBEDDED_ROWS],
+    }
+    aside = (inputs[kept], y[kept]) if len(kept) else None
+    return TrainingRun(_method(method, model, settings), task, seed=number, eval_sets=watch, kept_rows=aside), known
 
 
 def _method(method: Weighting, model: nn.Module, settings: Settings) -> TrainingMethod:
@@ -343,8 +358,11 @@ EXPERIMENT = Experiment(
         "clean_rows": Setting(1000, "as in the survey"),
         "rows": Setting(0, "training images; 0 is all"),
         "test_rows": Setting(0, "test images; 0 is all"),
+        "kept_share": Setting(
+            0.0, 'of the clean rows, kept aside to choose an epoch; gives the column "kept epoch"', added_later=True
+        ),
     },
-    variants={"losses_normalized": {"preset": "normalized"}},
+    variants={"losses_normalized": {"preset": "normalized"}, "kept_epoch": {"kept_share": "0.25"}},
     data_class=Data,
     method_class=Weighting,
     data=_data,
