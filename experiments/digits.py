@@ -16,6 +16,7 @@ from experiments.engine.page import Entry, Section
 from experiments.engine.summary import LEVEL, Summary, paired_p_value
 from steelyard._typing import FloatArray, IntArray
 from steelyard.datasets import label_noise, mixed_tables
+from steelyard.errors import DataNotFoundError
 from steelyard.target import Target
 
 if TYPE_CHECKING:
@@ -161,14 +162,18 @@ def _peer_rows() -> dict[tuple[str, str, str, str], dict[str, float]]:
 
 def stored_peer(name: str, trial: int, settings: Settings, seed: int) -> dict[str, float]:
     """What ``python -m benchmarks.cleanlab_digits`` measured of a trial, in an environment of its own."""
-    return _peer_rows()[json.dumps(dict(settings), sort_keys=True), str(seed), name, str(trial)]
+    found = _peer_rows().get((json.dumps(dict(settings), sort_keys=True), str(seed), name, str(trial)))
+    if found is None:
+        raise DataNotFoundError(
+            f"{PEER_FILE.name} has no figures of cleanlab for {name}, trial {trial}, with these settings. Run python "
+            f"-m benchmarks.cleanlab_digits --first-trial {trial} --trials 1 in the benchmark environment."
+        )
+    return found
 
 
 def methods_of(data: Named) -> list[Named]:
     """cleanlab was measured on digits."""
-    return [DEFAULT, UNWEIGHTED, CLEAN, *([] if data == ONE_SIDED else [PEER]), RANKING] + (
-        [] if data == ONE_SIDED else [PEER_RANKING]
-    )
+    return OWN if data == ONE_SIDED else [*OWN, *PEERS]
 
 
 def sections(summary: Summary[Named, Named]) -> list[Section]:

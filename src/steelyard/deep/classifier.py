@@ -196,8 +196,8 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
         self._warn_of_missing_classes(classes, clean[1])
         kept, others = self._set_aside(clean[1])
         rows = Rows(source, _at(clean, others), _at(clean, kept) if len(kept) else None)
-        self.class_shares_ = class_shares(source[1], clean[1]) if self.transform == "loss" else None
-        plan = self._plan(len(source[1]) + len(others))
+        shares = class_shares(source[1], clean[1]) if self.transform == "loss" else None
+        plan = self._plan(len(source[1]) + len(others), shares)
         chosen, losses = choose(module, rows, plan)
         networks = chosen.method.networks
         everything = TrainingData(*source, Target(*clean))
@@ -205,7 +205,7 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, self.module_, self.log_ = classes, chosen.module, chosen.history.epochs
         self.chosen_, self.kept_losses_, self.kept_epoch_ = chosen.name, losses, chosen.returned_epoch
         self.kept_rows_, self.epochs_, self.batch_size_ = kept, plan.epochs, plan.batch_size
-        self.weights_ = weights.cpu().numpy()
+        self.weights_, self.class_shares_ = weights.cpu().numpy(), shares
         self._label_scores = 1 - self._probabilities(source[0])[np.arange(len(weights)), source[1].cpu()]
         return self
 
@@ -218,7 +218,7 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
             Row numbers of the training rows.
         scores : array of shape (n_rows,)
             Score of each of these rows, descending: one minus the probability that `module_` gives to the label of the
-            row. Above a half, the module finds another label more likely than this one.
+            row. Above a half, all other labels together are more probable than this one.
         """
         check_is_fitted(self, "module_")
         order = np.argsort(-self._label_scores, kind="stable")
@@ -304,7 +304,7 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
             share = KEPT_SHARE if len(clean_labels) >= ENOUGH_TO_KEEP else 0.0
         return set_aside(clean_labels.cpu(), share, check_count("random_state", self.random_state, 0))
 
-    def _plan(self, n_rows: int) -> Plan:
+    def _plan(self, n_rows: int, shares: NDArray[np.float64] | None) -> Plan:
         epochs, batch_size = step_budget(n_rows, self.epochs, self.batch_size)
         return Plan(
             variant=self.variant,
@@ -312,7 +312,7 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
             preset=self.preset,
             epochs=epochs,
             batch_size=batch_size,
-            class_shares=None if self.class_shares_ is None else torch.as_tensor(self.class_shares_).to(self.device),
+            class_shares=None if shares is None else torch.as_tensor(shares, dtype=torch.float32, device=self.device),
             optimizer=self.optimizer or (lambda parameters: torch.optim.Adam(parameters, lr=1e-3)),
             seed=int(self.random_state),
             checkpoint=None if self.checkpoint is None else Path(self.checkpoint),

@@ -123,7 +123,8 @@ class TrainingRun:
         if isinstance(self.kept_rows, DataLoader):
             object.__setattr__(self, "kept_rows", read_rows(self.kept_rows, None, "kept_rows"))
         if self.kept_rows is not None:
-            require_labels(*self.kept_rows, "kept rows")
+            X, y = self.kept_rows
+            require_labels(X, y, "kept rows")
 
 
 @dataclass(eq=False)

@@ -237,11 +237,12 @@ def match_once(
                 return data.row_losses(extractor(X), y)
             return scores_and_features(extractor, X)[1]
 
+    targets = zip(torch.split(data.X_target, 2000), torch.split(y_target, 2000), strict=True)
+    of_targets = torch.cat([extract(*part) for part in targets])
     for rows in parts:
         chosen = torch.randperm(len(y_target), generator=shuffle)[:n_target].to(device)
-        source, target = (data.X[rows], data.y[rows]), (data.X_target[chosen], y_target[chosen])
-        labels = () if weigher.transform == "loss" else (source[1], target[1])
-        weights[rows] = weigher(extract(*source), extract(*target), *labels).double()
+        labels = () if weigher.transform == "loss" else (data.y[rows], y_target[chosen])
+        weights[rows] = weigher(extract(data.X[rows], data.y[rows]), of_targets[chosen], *labels).double()
     return weights
 
 
