@@ -114,7 +114,8 @@ def _figures(name: str, trial: int, seed: int, settings: str) -> dict[str, float
     model = DynamicWeightedClassifier(start, random_state=trial, progress=False)
     model.fit(rows.X, rows.given, target=Target(rows.X_clean, rows.y_clean))
     order, scores = model.label_issues()
-    n_steps = model.epochs_ * (len(rows.X) // model.batch_size_)
+    n_trained = len(rows.X) + len(rows.X_clean) - len(model.kept_rows_)
+    n_steps = model.epochs_ * (n_trained // model.batch_size_)
     everything = np.concatenate([rows.X, rows.X_clean]), np.concatenate([rows.given, rows.y_clean])
     return {
         DEFAULT.name: wrong(model.module_, rows),

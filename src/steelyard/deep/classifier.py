@@ -107,10 +107,9 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    With rows kept aside three networks are trained for the same number of steps each. A step without weights takes
-    about half the time of one with weights, so `fit` takes about twice the time of the training with weights. If the
-    clean rows alone are best, they are trained on once more, with the rows that had been kept aside, up to the same
-    epoch.
+    With rows kept aside three networks are trained for the same number of steps each: with weights, without, and on the
+    clean rows alone. `fit` then takes two to three times as long as with ``validation_share=0``. If the clean rows
+    alone are best, they are trained on once more, with the rows that had been kept aside, up to the same epoch.
 
     Examples
     --------
