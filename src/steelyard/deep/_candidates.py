@@ -39,8 +39,8 @@ def step_budget(n_rows: int, epochs: int | None, batch_size: int | None) -> tupl
     for 2,000 steps.
     """
     if batch_size is None:
-        near = 2 ** round(math.log2(max(n_rows / ROWS_PER_BATCH, 1)))
-        batch_size = min(LARGEST_BATCH, max(SMALLEST_BATCH, near))
+        power = round(math.log2(max(n_rows / ROWS_PER_BATCH, 1)))
+        batch_size = min(LARGEST_BATCH, max(SMALLEST_BATCH, 2**power))
     check_count("batch_size", batch_size)
     if epochs is None:
         epochs = max(LEAST_EPOCHS, math.ceil(STEPS / steps_per_epoch(n_rows, batch_size)))
