@@ -148,6 +148,20 @@ def test_rows_kept_aside_are_in_no_training():
     assert not aside & used
 
 
+def test_settings_of_resnet_and_of_the_mode_reach_the_training(monkeypatch):
+    monkeypatch.setattr(label_noise, "LABELS", BOTH_KINDS)
+    given = {"cifar_dropout": "0.3", "weight_mode": "batch", "rows": "256", "clean_rows": "60", "test_rows": "50"}
+    settings = EXPERIMENTS["label-noise"].settled(given)
+    (trial,) = label_noise.job(CIFAR, label_noise.DIW2_L, [1000], settings, 0, "cpu").trials
+    assert trial.method.networks["f"].dropout == 0.3
+    assert trial.method.options["weight_mode"] == "batch"
+    said = label_noise.used(settings)
+    assert said.endswith(
+        'Dropout of 0.3 after each stage of ResNet-32. Dynamic weights are made in the mode "batch" of batch-norm.'
+    )
+    assert label_noise.used(EXPERIMENTS["label-noise"].settled({})).endswith("which are trained on as well.")
+
+
 def test_a_setting_added_later_keeps_the_key_of_stored_results():
     experiment = EXPERIMENTS["label-noise"]
     assert "kept_share" not in experiment.settled({})
