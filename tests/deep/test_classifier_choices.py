@@ -1,6 +1,7 @@
 """What the classifier chooses by itself: steps, the epoch, whether weights are used, class weights; and bad input."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,6 +25,11 @@ def made(n=600, n_clean=80, seed=0):
     X, noisy, right = rows(n, seed)
     clean_X, _, clean = rows(n_clean, seed + 1)
     return X, noisy, right, Target(clean_X, clean)
+
+
+def next_class(labels):
+    names, codes = np.unique(labels, return_inverse=True)
+    return np.roll(names, -1)[codes]
 
 
 def fast(**options):
@@ -94,13 +100,13 @@ def test_every_row_has_a_weight_and_wrong_labels_come_first():
     np.testing.assert_allclose(scores, 1 - model.predict_proba(X[found])[np.arange(611), given], atol=1e-6)
 
 
-def test_labels_of_pure_chance_are_left_to_the_clean_rows():
+def test_labels_that_are_mostly_wrong_are_left_to_the_clean_rows():
     """The clean rows alone are trained on again, with those that were kept aside."""
-    X, _, _, target = made(n_clean=200)
-    chance = np.random.default_rng(5).permutation(np.repeat(["ant", "bee", "cat"], 200))
-    model = fast(epochs=10, transform="features")
+    X, _, right, target = made(n_clean=200)
+    turned = np.where(np.random.default_rng(5).random(600) < 0.8, next_class(right), right)
+    model = fast(epochs=10)
     with pytest.warns(WeightsNotUsedWarning, match=r'trained on "clean rows": the mean loss of \d+ clean rows'):
-        model.fit(X, chance, target=target)
+        model.fit(X, turned, target=target)
     assert model.chosen_ == CLEAN_ROWS
     assert model.kept_losses_[CLEAN_ROWS] == min(model.kept_losses_.values())
     assert len(model.log_) == model.kept_epoch_ + 1
@@ -129,9 +135,13 @@ def test_a_difference_within_its_standard_error_changes_nothing(gain, better):
     """Losses that differ row by row by ±0.5 and by the gain on average: 20 rows have a standard error of 0.115."""
     weighted = np.full(20, 1.0)
     other = weighted - gain + 0.5 * np.tile([-1, 1], 10)
-    candidates = [Candidate("", None, None, losses) for losses in (other, weighted)]
+    candidates = [
+        Candidate("", None, None, losses, np.arange(20) < n_errors) for losses, n_errors in ((other, 2), (weighted, 3))
+    ]
     assert _candidates._is_better(*candidates) == better
     assert not _candidates._is_better(candidates[1], candidates[1])
+    surer = replace(candidates[0], kept_errors=candidates[1].kept_errors)  # as many errors: only surer of itself
+    assert not _candidates._is_better(surer, candidates[1])
 
 
 def test_labels_that_are_wrong_in_one_direction_get_class_weights():

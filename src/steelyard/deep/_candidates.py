@@ -110,7 +110,8 @@ class Candidate:
     name: str
     method: TrainingMethod
     history: History
-    kept_losses: NDArray[np.float64]  # of the kept rows, each
+    kept_losses: NDArray[np.float64]  # of each kept row
+    kept_errors: NDArray[np.bool_]  # which kept rows it classifies wrongly
 
     @property
     def module(self) -> nn.Module:
@@ -154,16 +155,20 @@ def train_candidate(name: str, module: nn.Module, rows: Rows, plan: Plan, epochs
     history = train(run, config, checkpoint_path=_checkpoint(name, plan, rows), progress=plan.progress)
     if history.kept_state is not None:
         network.load_state_dict(history.kept_state)
-    return Candidate(name, method, history, _losses(network.eval(), rows.kept, data))
+    return Candidate(name, method, history, *_judged(network.eval(), rows.kept, data))
 
 
-def _losses(network: nn.Module, kept: LabeledRows | None, data: TrainingData) -> NDArray[np.float64]:
+def _judged(
+    network: nn.Module, kept: LabeledRows | None, data: TrainingData
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The loss of each kept row, and whether it is classified wrongly."""
     if kept is None:
-        return np.zeros(0)
+        return np.zeros(0), np.zeros(0, dtype=np.bool_)
+    X, y = kept
     with torch.no_grad():
-        parts = zip(*(torch.split(part, 2000) for part in kept), strict=True)
-        losses = torch.cat([data.row_losses(network(X), y) for X, y in parts])
-    return np.asarray(losses.double().cpu().numpy())
+        scores = torch.cat([network(part) for part in torch.split(X, 2000)])
+    losses, wrong = data.row_losses(scores, y), scores.argmax(dim=1) != y
+    return losses.double().cpu().numpy(), wrong.cpu().numpy()
 
 
 def _clean_batch(rows: Rows, plan: Plan) -> int:
@@ -204,6 +209,11 @@ def choose(module: nn.Module, rows: Rows, plan: Plan) -> tuple[Candidate, dict[s
 
 
 def _is_better(candidate: Candidate, weighted: Candidate) -> bool:
-    """Whether the mean loss of the kept rows is less by more than a standard error, row by row."""
+    """Whether the kept rows favor a candidate: fewer errors, and a mean loss less by more than a standard error.
+
+    The standard error is that of the differences row by row. Of two networks that classify the kept rows equally well,
+    the one with the smaller loss is often only surer of itself.
+    """
     difference = weighted.kept_losses - candidate.kept_losses
-    return bool(difference.mean() > difference.std() / np.sqrt(max(len(difference) - 1, 1)))
+    is_clear = difference.mean() > difference.std() / np.sqrt(max(len(difference) - 1, 1))
+    return bool(is_clear and candidate.kept_errors.sum() < weighted.kept_errors.sum())

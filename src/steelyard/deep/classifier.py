@@ -84,8 +84,8 @@ class DynamicWeightedClassifier(ClassifierMixin, BaseEstimator):
         The trained module, in evaluation mode.
     chosen_ : {"weights", "no weights", "clean rows"}
         What `module_` was trained on: weighted rows; all rows without weights; the clean rows alone. The last two only
-        where their mean loss on the rows kept aside is less by more than a standard error (of the differences row by
-        row); a `WeightsNotUsedWarning` says so.
+        where they have fewer errors on the rows kept aside, and a mean loss that is less by more than a standard error
+        (of the differences row by row); a `WeightsNotUsedWarning` says so.
     kept_losses_ : dict
         Mean loss on the rows kept aside of each of the three; empty where none are.
     kept_epoch_ : int
