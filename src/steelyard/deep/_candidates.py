@@ -155,10 +155,10 @@ def train_candidate(name: str, module: nn.Module, rows: Rows, plan: Plan, epochs
     history = train(run, config, checkpoint_path=_checkpoint(name, plan, rows), progress=plan.progress)
     if history.kept_state is not None:
         network.load_state_dict(history.kept_state)
-    return Candidate(name, method, history, *_judged(network.eval(), rows.kept, data))
+    return Candidate(name, method, history, *_on_kept_rows(network.eval(), rows.kept, data))
 
 
-def _judged(
+def _on_kept_rows(
     network: nn.Module, kept: LabeledRows | None, data: TrainingData
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The loss of each kept row, and whether it is classified wrongly."""
