@@ -8,6 +8,7 @@ from experiments import (
     choice,
     class_prior,
     coupling,
+    digits,
     gasoline,
     images,
     images_choice,
@@ -46,6 +47,7 @@ EXPERIMENTS: dict[str, Experiment[Any, Any]] = {
         calibration.EXPERIMENT,
         choice.EXPERIMENT,
         promises.EXPERIMENT,
+        digits.EXPERIMENT,
     )
 }
 STUDIES: dict[str, Study] = {

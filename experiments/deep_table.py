@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.engine.cells import D, M, Settings
+from experiments.engine.cells import Arrays, D, M, Settings
 from experiments.engine.page import Entry, Section
 from experiments.engine.summary import Row, Summary
 
@@ -42,7 +42,11 @@ def lenet_training(settings: Settings, target_batch_size: int | None = None) -> 
 def accuracies(
     summary: Summary[D, M], title: str, columns: Mapping[str, D], methods: Sequence[M], remark: str
 ) -> Section:
-    """One row for each method; data sets by their headings, each beside the survey's. Cells not run are named."""
+    """One row for each method; data sets by their headings, each beside the survey's. Cells not run are named.
+
+    Where some cell was trained with clean rows kept aside, each has its accuracy in the kept epoch too.
+    """
+    keeps = any("kept_epochs" in arrays for arrays in summary.arrays.values())
     ran = {(row.data, row.method): row for row in summary.rows}
     lines, most = [], max(row.trials for row in summary.rows)
     for method in methods:
@@ -50,13 +54,17 @@ def accuracies(
         for data in columns.values():
             row, paper = ran.get((data, method)), summary.paper.get((data, method))
             line.append(Entry("not run") if row is None else Entry(_accuracy(row, most), row.best))
+            if keeps:
+                line.append(Entry(_kept_accuracy(summary.arrays.get((data, method), {}))))
             line.append(Entry("" if paper is None else f"{100 - paper.mean:.2f} ({paper.sd:.2f})"))
         lines.append(line)
-    head = ["method", *(text for name in columns for text in (name, "survey"))]
+    head = ["method"]
+    for name in columns:
+        head += [name, *(["kept epoch"] if keeps else []), "survey"]
     note = (
         "Bold: best of those with the most trials, and those not significantly worse (paired t-test, 5 %, of three "
         "trials or more). "
-    )
+    ) + ("Kept epoch: that of the least loss on clean rows kept aside. " if keeps else "")
     return Section(f"{title}: accuracy in %, mean (sd) at the last epoch", head, lines, note + remark)
 
 
@@ -64,6 +72,15 @@ def _accuracy(row: Row[D, M], most: int) -> str:
     """Mean and standard deviation in %, and the number of trials where others have more; one trial has no deviation."""
     spread = f" ({row.sd:.2f})" if row.trials > 1 else ""
     return f"{100 - row.mean:.2f}{spread}" + (f", {row.trials} of {most} trials" if row.trials < most else "")
+
+
+def _kept_accuracy(arrays: Arrays) -> str:
+    """Mean and standard deviation in % of the accuracies in the kept epochs of the trials."""
+    if "kept_epochs" not in arrays:
+        return "not run"
+    epochs = arrays["kept_epochs"]
+    found = 100 * arrays["curves"][np.arange(len(epochs)), epochs, 0]
+    return f"{found.mean():.2f}" + (f" ({found.std(ddof=1):.2f})" if len(found) > 1 else "")
 
 
 def course(summary: Summary[D, M], title: str, epochs: Callable[[D], int]) -> Section:

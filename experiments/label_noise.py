@@ -96,13 +96,21 @@ def job(data: Data, method: Weighting, trials: list[int], settings: Settings, se
     ]
     first, known = made[0]
     drawn = (data.noise, data.rate) == NOISES[0]  # whose embeddings are in a picture
+    keeps = bool(settings.get("kept_share"))
 
     def keep(trained: list[History]) -> Arrays:
         """Curves of all trials; weights and embedded test rows of the first."""
         weights = weight_arrays(row_weights(trained[0]), known["wrong"], known["clean"])
-        return {"curves": curves(trained), **weights, **(_embedded(first, known["test_labels"]) if drawn else {})}
+        kept = {"kept_epochs": np.array([each.kept_epoch for each in trained])} if keeps else {}
+        return {
+            "curves": curves(trained),
+            **kept,
+            **weights,
+            **(_embedded(first, known["test_labels"]) if drawn else {}),
+        }
 
-    return Job([trial for trial, _ in made], _training(data, settings), keep)
+    per_trial = ("curves", "kept_epochs") if keeps else ("curves",)
+    return Job([trial for trial, _ in made], _training(data, settings), keep, per_trial)
 
 
 def _epochs(data: Data, settings: Settings) -> int:
@@ -122,8 +130,8 @@ def _trial(
     """A draw of the noise and of the clean rows, a network, and its eval sets."""
     import torch
 
-    from steelyard.deep.nets import LeNet5, ResNet32
-    from steelyard.deep.training import TrainingData, TrainingRun
+    from steelyard.deep.nets import LeNet5
+    from steelyard.deep.training import TrainingData, TrainingRun, set_aside
 
     rows = rng.permutation(len(source.y))[: settings["rows"] or len(source.y)]
     X, true = source.X[rows], source.y[rows].astype(np.int64)
@@ -142,10 +150,23 @@ def _trial(
         "mislabeled, true label": (inputs[mislabeled], classes(true[mislabeled], device)),
     }
     torch.manual_seed(int(rng.integers(2**31)))
-    model = (LeNet5() if X.shape[1] == 1 else ResNet32(bfloat16=device != "cpu")).to(device)
-    task = TrainingData(inputs, y, Target(inputs[clean], y[clean]))
-    known = {"wrong": wrong, "clean": clean, "test_labels": held_out.y[tested][:EMBEDDED_ROWS]}
-    return TrainingRun(_method(method, model, settings), task, seed=number, eval_sets=watch), known
+    model = (LeNet5() if X.shape[1] == 1 else _resnet(settings, device)).to(device)
+    kept, others = set_aside(true[clean], settings.get("kept_share", 0.0), number)  # row numbers: clean rows are first
+    used = np.setdiff1d(np.arange(len(rows)), kept)
+    task = TrainingData(inputs[used], y[used], Target(inputs[others], y[others]))
+    known = {
+        "wrong": wrong[used],
+        "clean": np.arange(len(others)),
+        "test_labels": held_out.y[tested][:EMBEDDED_ROWS],
+    }
+    aside = (inputs[kept], y[kept]) if len(kept) else None
+    return TrainingRun(_method(method, model, settings), task, seed=number, eval_sets=watch, kept_rows=aside), known
+
+
+def _resnet(settings: Settings, device: str) -> nn.Module:
+    from steelyard.deep.nets import ResNet32
+
+    return ResNet32(dropout=settings.get("cifar_dropout", 0.0), bfloat16=device != "cpu")
 
 
 def _method(method: Weighting, model: nn.Module, settings: Settings) -> TrainingMethod:
@@ -163,6 +184,7 @@ def _method(method: Weighting, model: nn.Module, settings: Settings) -> Training
         preset=settings["preset"] if by_loss else settings["preset_of_features"],
         pretrain=settings["pretrain"],
         warm_up=1 if method.name in KINDS["DIWs"] and epochs > 1 else 0,
+        weight_mode=settings.get("weight_mode", "evaluation"),
     )
 
 
@@ -295,6 +317,12 @@ def _learned(summary: Summary[Data, Weighting]) -> Section:
 
 def used(settings: Settings) -> str:
     """The values used where the survey leaves the choice open."""
+    sentences = {
+        "kept_share": " A share of {} of the clean rows is kept aside.",
+        "cifar_dropout": " Dropout of {} after each stage of ResNet-32.",
+        "weight_mode": ' Dynamic weights are made in the mode "{}" of batch-norm.',
+    }
+    later = [sentence.format(settings[name]) for name, sentence in sentences.items() if name in settings]
     return (
         f"{settings['epochs']} epochs of Fashion-MNIST and {settings['cifar_epochs']} of CIFAR-10 (400 in the survey), "
         f"batches of 256 and 256, learning rate {settings['rate']} for summed losses (Fashion-MNIST) or Adam with 5e-4 "
@@ -302,6 +330,7 @@ def used(settings: Settings) -> str:
         f"each quarter; losses matched with the preset "
         f'"{settings["preset"]}", features and inputs with "{settings["preset_of_features"]}"; {settings["pretrain"]} '
         f"epochs of pretraining; {settings['clean_rows']} clean rows, which are trained on as well."
+        f"{''.join(later)}"
     )
 
 
@@ -343,8 +372,17 @@ EXPERIMENT = Experiment(
         "clean_rows": Setting(1000, "as in the survey"),
         "rows": Setting(0, "training images; 0 is all"),
         "test_rows": Setting(0, "test images; 0 is all"),
+        "kept_share": Setting(
+            0.0, 'of the clean rows, kept aside to choose an epoch; gives the column "kept epoch"', added_later=True
+        ),
+        "cifar_dropout": Setting(0.0, "dropout rate after each stage of ResNet-32", added_later=True),
+        "weight_mode": Setting(
+            "evaluation",
+            "statistics of batch-norm by which dynamic weights are made; or batch, refreshed",
+            added_later=True,
+        ),
     },
-    variants={"losses_normalized": {"preset": "normalized"}},
+    variants={"losses_normalized": {"preset": "normalized"}, "kept_epoch": {"kept_share": "0.25"}},
     data_class=Data,
     method_class=Weighting,
     data=_data,

@@ -95,10 +95,15 @@ class Cell(Generic[D, M]):
 
 @dataclass(frozen=True)
 class Setting:
-    """A choice that the survey leaves open: the value used, and the reason or the alternatives."""
+    """A choice that the survey leaves open: the value used, and the reason or the alternatives.
+
+    One that was added when results were stored already is left out of the settings at its default, so that their key
+    stays what it was.
+    """
 
     default: Any
     meaning: str
+    added_later: bool = False
 
 
 def _same(method: Any) -> Any:
@@ -186,7 +191,9 @@ def parse_settings(owner: str, settings: Mapping[str, Setting], given: Mapping[s
     if unknown:
         raise ParameterError(f"{owner} has no setting {unknown[0]!r}; it has {', '.join(settings) or 'none'}.")
     values = {name: setting.default for name, setting in settings.items()}
-    return values | {name: _parse(name, text, values[name]) for name, text in given.items()}
+    values |= {name: _parse(name, text, values[name]) for name, text in given.items()}
+    left_out = {name for name, setting in settings.items() if setting.added_later and values[name] == setting.default}
+    return {name: value for name, value in values.items() if name not in left_out}
 
 
 def _parse(name: str, text: str, default: Any) -> Any:

@@ -133,6 +133,14 @@ class NothingTransferredWarning(SteelyardWarning):
     more_in_docs = True
 
 
+class WeightsNotUsedWarning(SteelyardWarning):
+    """Clean rows kept aside favor a network that was trained without importance weights, and it is the one returned."""
+
+
+class MissingClassWarning(SteelyardWarning):
+    """No clean target row has a class that the source has."""
+
+
 class SmallEffectiveSampleWarning(SteelyardWarning):
     """The effective sample size is small: a few rows carry nearly all the weight."""
 

@@ -54,10 +54,9 @@ def test_its_weights_point_at_the_wrong_labels(data, fitted):
     X, noisy, _ = data
     truth = rows(1500, 0)[2]
     wrong = noisy != truth
-    seen = np.isfinite(fitted.weights_)
-    assert seen.mean() > 0.9
     assert fitted.weights_.shape == (len(X),)
-    assert fitted.weights_[seen & wrong].mean() < 0.4 * fitted.weights_[seen & ~wrong].mean()
+    assert np.isfinite(fitted.weights_).all()
+    assert fitted.weights_[wrong].mean() < 0.4 * fitted.weights_[~wrong].mean()
     assert len(fitted.log_) == 25
 
 
@@ -90,7 +89,7 @@ def test_columns_are_matched_by_name(data):
     X, noisy, target = data
     frame, clean = (pd.DataFrame(part, columns=list("abcd")) for part in (X, target.X))
     fits = [
-        DynamicWeightedClassifier(net(), epochs=2).fit(frame, noisy, target=Target(g, target.y))
+        DynamicWeightedClassifier(net(), epochs=2, validation_share=0).fit(frame, noisy, target=Target(g, target.y))
         for g in (clean, clean[list("dcba")])
     ]
     np.testing.assert_array_equal(*(fit.predict_proba(frame) for fit in fits))
@@ -100,7 +99,7 @@ def test_columns_are_matched_by_name(data):
 
 def test_a_failed_fit_leaves_nothing(data):
     X, noisy, target = data
-    model = DynamicWeightedClassifier(net(), epochs=1).fit(X, noisy, target=target)
+    model = DynamicWeightedClassifier(net(), epochs=1, validation_share=0).fit(X, noisy, target=target)
     with pytest.raises(InputError):
         model.fit(X, noisy, target=Target(target.X[:1], ["dog"]))
     with pytest.raises(NotFittedError):

@@ -12,6 +12,7 @@ from steelyard._numerics.quadratic_programs import BoxSlab, solve_box_slab
 from steelyard.deep import DynamicWeights
 from steelyard.deep._matching import choice
 from steelyard.deep._matching.dense import _cvxopt_start, pose, solve, solve_as_cvxopt
+from steelyard.deep.dynamic import PRESETS
 from steelyard.errors import InputError, NotFiniteError, ParameterError
 
 
@@ -123,6 +124,32 @@ def test_the_authors_preset_is_the_authors_formula():
     values = [0.5 * w @ kernel @ w - linear @ w for w in (ours, theirs)]
     assert values[0] == pytest.approx(values[1], rel=1e-6)
     assert dynamic.reduce(torch.ones(3)) == 3
+
+
+def test_the_median_preset_is_the_formula_of_their_later_code():
+    """γ is the median distance between training rows, B = 50, reg 1e-5; weights have mean one, losses are averaged."""
+    rng = np.random.default_rng(4)
+    train, validation = losses(rng, 64, 64, 0)
+    distances = np.abs(train[:, None] - train)[np.triu_indices(64, 1)]
+    kernel, linear = dense(train, validation, np.median(distances), 1e-5)
+    slack = (np.sqrt(64) - 1) / np.sqrt(64)
+    theirs, _ = solve_box_slab(kernel, linear, BoxSlab(np.full(64, 50.0), 64 * (1 - slack), 64 * (1 + slack)), 1e-10)
+    dynamic = DynamicWeights(preset="median")
+    ours = dynamic(torch.tensor(train), torch.tensor(validation)).numpy()
+    assert ours.mean() == pytest.approx(1)
+    values = [0.5 * w @ kernel @ w - linear @ w for w in (ours * theirs.mean(), theirs)]
+    assert values[0] == pytest.approx(values[1], rel=1e-4)
+    assert dynamic.reduce(torch.ones(3)) == 1
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("numba", [False, True])
+def test_losses_that_are_all_equal_have_equal_weights(preset, numba, monkeypatch):
+    if numba:
+        pytest.importorskip("numba", reason="numba is not installed; losses are matched by PyTorch alone")
+    monkeypatch.setattr(choice, "HAS_NUMBA", numba)
+    found = DynamicWeights(preset=preset)(torch.full((20,), 0.7), torch.full((9,), 0.7))
+    np.testing.assert_allclose(found, 1, atol=1e-3)
 
 
 @pytest.mark.parametrize("k", range(12))

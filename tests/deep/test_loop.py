@@ -473,13 +473,14 @@ def test_a_checkpoint_of_another_run(tmp_path, change, named):
     "make",
     [
         lambda k: methods.importance_weighting(net(), 2, preset=("normalized", "authors")[k]),
+        lambda k: methods.importance_weighting(net(), 2, weight_mode=("evaluation", "batch")[k]),
         lambda k: methods.fixed_weights(net(), torch.ones(120) + k * torch.arange(120), 2),
         lambda k: methods.relative_weighting(
             net(), net()[:1].append(nn.Linear(16, 1)), 2, eta=(0.1, 0.9)[k], pretrain=1
         ),
         lambda k: methods.flattened_weighting(net(), net()[:1].append(nn.Linear(16, 1)), 2, flattening=k, pretrain=1),
     ],
-    ids=["preset", "weights", "eta", "flattening"],
+    ids=["preset", "weight mode", "weights", "eta", "flattening"],
 )
 def test_a_checkpoint_of_other_options(tmp_path, make):
     path = tmp_path / "run.pt"
@@ -615,18 +616,6 @@ def test_losses_that_are_not_one_number_per_row(reduction):
             train(TrainingRun(method, bad), TrainingConfig(sgd))
 
 
-def test_features_that_are_not_those_of_the_scores():
-    class Between(Headed):
-        def forward(self, x):
-            return self.head(torch.tanh(self.features(x)))
-
-    with pytest.raises(InputError, match=r"head\(features\(x\)\) and forward\(x\) of Between differ"):
-        train(
-            TrainingRun(methods.importance_weighting(Between(), 1, transform="features"), made_data()),
-            TrainingConfig(sgd),
-        )
-
-
 def test_a_target_that_is_not_a_target():
     with pytest.raises(InputError, match=r"target must be a steelyard\.Target of tensors; got Tensor"):
         TrainingData(torch.ones(3, 2), torch.tensor([0, 1, 0]), torch.ones(1, 2))
@@ -662,10 +651,6 @@ def test_other_mistakes():
         methods.importance_weighting(net(), 1, variant="DIW4")
     with pytest.raises(ParameterError, match="name must be one of"):
         methods.baseline("boosting", net(), 1)
-    with pytest.raises(InputError, match=r"forward is head\(features\(x\)\); Sequential lacks"):
-        train(
-            TrainingRun(methods.importance_weighting(net(), 1, transform="features"), made_data()), TrainingConfig(sgd)
-        )
     with pytest.raises(ParameterError, match="same epochs"):
         train([TrainingRun(methods.baseline("uniform", net(), e), made_data()) for e in (1, 2)], TrainingConfig(sgd))
     with pytest.raises(ParameterError, match="at least one TrainingRun"):

@@ -38,6 +38,7 @@ def problems():
         "median width": (train, low, NORMALIZED),
         "wide kernel": (train, low, WIDE),
         "wide kernel, large losses wanted": (train, high, WIDE),
+        "median distance as γ": (train, low, replace(NORMALIZED, reg=1e-5, is_gamma=True)),
         "active upper bound": (train, low, replace(NORMALIZED, w_max=1.5)),
         "least sum": (train, low + 40, NORMALIZED),
         "64 nodes": (train, low, replace(NORMALIZED, quantile=0.2)),

@@ -44,6 +44,24 @@ def test_dropout_is_of_the_full_layers_while_learning():
     assert dropped > 0.5
 
 
+def test_dropout_of_a_resnet_follows_each_stage():
+    """Its masks follow blocks 5, 10 and 15; evaluation mode and parameters are as without."""
+    torch.manual_seed(0)
+    net, x = ResNet32(dropout=0.5), torch.rand(2, 3, 32, 32)
+    plain = ResNet32()
+    plain.load_state_dict(net.state_dict())
+    assert torch.equal(net.eval()(x), plain.eval()(x))
+    net.train(), plain.train()
+    torch.manual_seed(1)
+    found = net(x)
+    torch.manual_seed(1)
+    z = F.relu(plain.norm(plain.conv(x)))
+    for stage in (plain.blocks[:5], plain.blocks[5:10], plain.blocks[10:]):
+        z = F.dropout(stage(z), 0.5)
+    torch.testing.assert_close(found, plain.head(z.mean(dim=(2, 3))))
+    assert not torch.equal(found, net(x))
+
+
 def test_a_hundred_classes():
     """CIFAR-100, whose images are nowhere at hand: the network and a step on it."""
     from steelyard import Target

@@ -113,6 +113,63 @@ def test_label_noise_whole_and_rebuilt(tmp_path):
         assert (folder / f"{path.stem.removeprefix('variant_')}_{picture}.png").stat().st_size > 5000
 
 
+def test_the_kept_epoch_beside_the_last_one(tmp_path):
+    """A column where clean rows were kept aside; cells that were not run say so; without kept rows no column."""
+    given = ["epochs=3", "kept_share=0.25"]
+    text = run("label-noise", tmp_path, given=given, only=["Uniform", "DIW2-L"])
+    assert "kept epoch" in text
+    (path,) = (tmp_path / "label_noise").glob("variant_*.md")
+    for method in label_noise.METHODS:
+        arrays = kept(tmp_path, "label-noise", NOISY, method, given)
+        line = next(x for x in path.read_text().splitlines() if x.startswith(f"| {method.label} |"))
+        cells = [cell.strip(" *") for cell in line.split("|")[2:4]]
+        if method.label not in ("Uniform", "DIW2-L"):
+            assert arrays is None
+            assert cells == ["not run", "not run"]
+            continue
+        accuracy = 100 * arrays["curves"][[0, 1], arrays["kept_epochs"], 0]
+        assert cells[1] == f"{accuracy.mean():.2f} ({accuracy.std(ddof=1):.2f})"
+        assert cells[0] == f"{100 * arrays['curves'][:, -1, 0].mean():.2f} " + cells[0][cells[0].index("(") :]
+    assert "kept epoch" not in run("label-noise", tmp_path, only=["Uniform"])
+
+
+def test_rows_kept_aside_are_in_no_training():
+    settings = EXPERIMENTS["label-noise"].settled(dict(pair.split("=") for pair in TINY["label-noise"]))
+    plain, keeping = (
+        label_noise.job(NOISY, label_noise.DIW2_L, [1000], chosen, 0, "cpu").trials[0]
+        for chosen in (settings, settings | {"kept_share": 0.25})
+    )
+    assert plain.kept_rows is None
+    assert (len(plain.data.y), len(plain.data.y_target)) == (256, 60)
+    assert (len(keeping.data.y), len(keeping.data.y_target), len(keeping.kept_rows[1])) == (241, 45, 15)
+    clean = {tuple(row.flatten().tolist()) for row in plain.data.X_target}
+    aside, used = ({tuple(row.flatten().tolist()) for row in X} for X in (keeping.kept_rows[0], keeping.data.X))
+    assert aside <= clean
+    assert not aside & used
+
+
+def test_settings_of_resnet_and_of_the_mode_reach_the_training(monkeypatch):
+    monkeypatch.setattr(label_noise, "LABELS", BOTH_KINDS)
+    given = {"cifar_dropout": "0.3", "weight_mode": "batch", "rows": "256", "clean_rows": "60", "test_rows": "50"}
+    settings = EXPERIMENTS["label-noise"].settled(given)
+    (trial,) = label_noise.job(CIFAR, label_noise.DIW2_L, [1000], settings, 0, "cpu").trials
+    assert trial.method.networks["f"].dropout == 0.3
+    assert trial.method.options["weight_mode"] == "batch"
+    said = label_noise.used(settings)
+    assert said.endswith(
+        'Dropout of 0.3 after each stage of ResNet-32. Dynamic weights are made in the mode "batch" of batch-norm.'
+    )
+    assert label_noise.used(EXPERIMENTS["label-noise"].settled({})).endswith("which are trained on as well.")
+
+
+def test_a_setting_added_later_keeps_the_key_of_stored_results():
+    experiment = EXPERIMENTS["label-noise"]
+    assert "kept_share" not in experiment.settled({})
+    assert experiment.settled({"kept_share": "0"}) == experiment.settled({})
+    assert experiment.settled({"kept_share": "0.25"})["kept_share"] == 0.25
+    assert experiment.variant(experiment.settled({"kept_share": "0.25"})) == "kept_epoch"
+
+
 def test_weights_are_summarized_as_they_are():
     """Against numpy and matplotlib, with known clean rows and rows without weights left out."""
     from matplotlib.cbook import boxplot_stats

@@ -17,7 +17,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import steelyard
-from experiments import EXPERIMENTS, STUDIES, benchmark, choice, coupling, promises, toy
+from experiments import EXPERIMENTS, STUDIES, benchmark, choice, coupling, digits, promises, toy
 from experiments.__main__ import app
 from experiments.engine.cells import Cell, Experiment, Named, settings_key, stream
 from experiments.engine.command import Options, Run
@@ -301,6 +301,36 @@ def test_a_tiny_table_of_promises(drawing, published_data, tmp_path, monkeypatch
         for method in ("given", "covered", "worse than promised", "width")
     ]
     assert all(float(row["mean"]) == 1 for row in rows if row["method"] == "given")
+
+
+def test_tiny_digits(drawing, tmp_path, monkeypatch):
+    """With few steps; the peer's figures come from a file, and a trial that is not in it is named."""
+    pytest.importorskip("torch", reason="PyTorch is not installed; steelyard.deep needs it")
+    from steelyard.deep import _candidates
+
+    monkeypatch.setattr(_candidates, "STEPS", 60)
+    monkeypatch.setattr(digits, "DATA", [digits.PAIR, digits.ONE_SIDED])
+    monkeypatch.setattr(digits, "PEER_FILE", tmp_path / "peer.csv")
+    digits._peer_rows.cache_clear()
+    settings = json.dumps(digits.EXPERIMENT.settled({}), sort_keys=True).replace('"', '""')
+    lines = [f'"{settings}",0,"digits, pair",{trial},12.5,0.75' for trial in (1000, 1001)]
+    lines.insert(0, f"settings,seed,data,trial,{','.join(each.name for each in digits.PEERS)}")
+    digits.PEER_FILE.write_text("\n".join(lines) + "\n")
+    words = ["--trials", "2", "--first-trial", "1000", "--jobs", "1", "--out", str(tmp_path / "results")]
+    done = reproduce("digits", *words)
+    assert done.exit_code == 0, done.output
+    rows = {(r["data"], r["method"]): float(r["mean"]) for r in read_csv(tmp_path / "results/digits/table.csv")}
+    assert rows["digits, pair", "cleanlab"] == 12.5
+    assert rows["digits, pair", "AUC of cleanlab"] == 0.75
+    assert ("mixed table, one-sided", "cleanlab") not in rows
+    assert all(0 < rows["digits, pair", name] < 60 for name in ("default", "no weights", "clean rows alone"))
+    assert 0.8 < rows["digits, pair", "AUC of label_issues"] <= 1
+    page = (tmp_path / "results" / "digits" / "README.md").read_text()
+    assert "| digits, pair | " in page
+    assert "0.750 (least 0.750)" in page
+    words[3] = "1001"
+    assert "has no figures of cleanlab for digits, pair, trial 1002" in reproduce("digits", *words).output
+    digits._peer_rows.cache_clear()
 
 
 def test_rates_of_promises_are_of_those_given():

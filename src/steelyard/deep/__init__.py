@@ -10,5 +10,6 @@ except ModuleNotFoundError as error:
 from steelyard.deep._loaders import validation_batches
 from steelyard.deep.classifier import DynamicWeightedClassifier
 from steelyard.deep.dynamic import DynamicWeights
+from steelyard.deep.training.modes import scores_and_features
 
-__all__ = ["DynamicWeightedClassifier", "DynamicWeights", "validation_batches"]
+__all__ = ["DynamicWeightedClassifier", "DynamicWeights", "scores_and_features", "validation_batches"]

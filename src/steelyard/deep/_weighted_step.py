@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from steelyard.deep.dynamic import DynamicWeights
-from steelyard.deep.training.steps import evaluating
+from steelyard.deep.training.modes import evaluating
 from steelyard.errors import InputError
 
 

@@ -23,6 +23,7 @@ NARROWEST = 1 / 8
 PRESETS = {
     "normalized": MatchingRule(w_max=50.0, reg=1e-3, normalized=True, quantile=0.5, is_gamma=False, as_cvxopt=False),
     "authors": MatchingRule(w_max=50.0, reg=1e-5, normalized=False, quantile=0.01, is_gamma=True, as_cvxopt=True),
+    "median": MatchingRule(w_max=50.0, reg=1e-5, normalized=True, quantile=0.5, is_gamma=True, as_cvxopt=True),
 }
 
 
@@ -35,14 +36,16 @@ class DynamicWeights:
     Parameters
     ----------
     transform : {"loss", "features"}, default="loss"
-        What represents a row: its loss, or the output of a hidden layer. Features are matched class by class, and the
+        What represents a row: its loss, or the output of a hidden layer, such as the features that
+        `scores_and_features` returns beside the scores. Features are matched class by class, and the
         weights of each class are multiplied by w_y, the ratio of its shares in validation and training rows.
-    preset : {"normalized", "authors"}, default="normalized"
+    preset : {"normalized", "authors", "median"}, default="normalized"
         "normalized": the kernel width is the median distance (for losses at least an eighth of their range), weights
         have mean one, losses are averaged. "authors": as in the code that the authors released (γ is the 1 % quantile
-        of the distances, B = 50, regularization strength 1e-5, weights as solved, losses summed). With a kernel that
-        wide cvxopt, which they use, stops far from the optimal weights; for losses the same iterations are made and
-        give its weights.
+        of the distances, B = 50, regularization strength 1e-5, weights as solved, losses summed). "median": as in
+        later code of theirs (γ is the median distance, the rest as "authors", but weights have mean one and losses are
+        averaged). With a kernel as wide as those two give for losses, cvxopt, which they use, stops far from the
+        optimal weights; for losses the same iterations are made and give its weights.
     class_ratio : tensor of shape (n_classes,), default=None
         w_y computed from all labels; None computes it from the two mini-batches. Then a class that the validation batch
         lacks has weight zero in the training batch; with a given `class_ratio` its rows have weight w_y.

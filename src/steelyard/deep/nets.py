@@ -173,6 +173,9 @@ def _in_bfloat16(features: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         return features(x).float()
 
 
+BLOCKS = 5  # of each stage of a ResNet-32
+
+
 class _Block(nn.Module):
     """Two 3 × 3 convolutions and a shortcut; where the size changes, the shortcut takes every other pixel and pads."""
 
@@ -198,6 +201,8 @@ class ResNet32(_Headed):
     ----------
     n_classes : int, default=10
         Number of outputs.
+    dropout : float, default=0.0
+        Dropout rate after each of the three stages.
     bfloat16 : bool, default=False
         Compute the convolutions in bfloat16 with channels last in memory, several times faster on a GPU; parameters,
         features and scores stay float32.
@@ -210,15 +215,16 @@ class ResNet32(_Headed):
     torch.Size([2, 64])
     """
 
-    def __init__(self, n_classes: int = 10, *, bfloat16: bool = False) -> None:
+    def __init__(self, n_classes: int = 10, dropout: float = 0.0, *, bfloat16: bool = False) -> None:
         super().__init__()
         self.in_bfloat16 = bfloat16
+        self.dropout = check_range("dropout", dropout, 0, 1)
         self.conv, self.norm = nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16)
         stages = [(16, 16, 1), (16, 32, 2), (32, 64, 2)]
         blocks = [
             _Block(before if i == 0 else channels, channels, stride if i == 0 else 1)
             for before, channels, stride in stages
-            for i in range(5)
+            for i in range(BLOCKS)
         ]
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(64, n_classes)
@@ -245,4 +251,9 @@ class ResNet32(_Headed):
         return _in_bfloat16(self._features, x.contiguous(memory_format=torch.channels_last))
 
     def _features(self, x: Tensor) -> Tensor:
-        return self.blocks(F.relu(self.norm(self.conv(x)))).mean(dim=(2, 3))
+        x = F.relu(self.norm(self.conv(x)))
+        for number, block in enumerate(self.blocks, 1):
+            x = block(x)
+            if self.dropout and number % BLOCKS == 0:
+                x = F.dropout(x, self.dropout, self.training)
+        return x.mean(dim=(2, 3))

@@ -18,6 +18,7 @@ from steelyard.deep.training.methods import (
 )
 from steelyard.deep.training.phases import Phase, TrainingMethod
 from steelyard.deep.training.reweight import learned_weights
+from steelyard.deep.training.set_aside import set_aside
 
 __all__ = [
     "Batch",
@@ -34,5 +35,6 @@ __all__ = [
     "learned_weights",
     "one_step",
     "relative_weighting",
+    "set_aside",
     "train",
 ]

@@ -14,7 +14,7 @@ from steelyard._numerics.display import ShortRepr
 from steelyard._validation import check_count
 from steelyard.deep._loaders import read_rows
 from steelyard.deep._reduction import REDUCTIONS
-from steelyard.deep.training.data import TrainingData
+from steelyard.deep.training.data import TrainingData, require_labels
 from steelyard.deep.training.phases import TrainingMethod
 from steelyard.errors import ParameterError
 
@@ -90,6 +90,9 @@ class TrainingRun:
     eval_sets : dict of str to (X, y) or DataLoader, default={}
         Named rows and labels, such as a test set; the accuracy on each is recorded after every epoch. A `DataLoader`
         is read once, into memory.
+    kept_rows : (X, y) or DataLoader, default=None
+        Clean rows set aside, see `set_aside`: the state of the classifier after the epoch in which their mean loss is
+        least is kept in the history. They should not be in `data`. A `DataLoader` is read once, into memory.
     refresh_inputs : callable, default=None
         From the number of an epoch to new inputs of source and target, such as newly rotated images. They overwrite
         the inputs of `data` before that epoch; the labels stay. Not for methods that compute their weights once.
@@ -109,6 +112,7 @@ class TrainingRun:
     data: TrainingData
     seed: int = 0
     eval_sets: dict[str, Any] = field(default_factory=dict)
+    kept_rows: Any = None
     refresh_inputs: Callable[[int], tuple[Tensor, Tensor]] | None = None
 
     def __post_init__(self) -> None:
@@ -117,6 +121,11 @@ class TrainingRun:
             for name, rows in self.eval_sets.items()
         }
         object.__setattr__(self, "eval_sets", read)
+        if isinstance(self.kept_rows, DataLoader):
+            object.__setattr__(self, "kept_rows", read_rows(self.kept_rows, None, "kept_rows"))
+        if self.kept_rows is not None:
+            X, y = self.kept_rows
+            require_labels(X, y, "kept rows")
 
 
 @dataclass(eq=False, repr=False)
@@ -129,13 +138,18 @@ class History(ShortRepr):
         Number of source rows.
     epochs : list of dict
         One dict per epoch: ``epoch``, ``phase``, ``learns`` (the network), ``loss``, ``learning_rate``, ``seconds``,
-        ``accuracy`` (of each evaluation set), and of the weights, where the phase has any, ``weight_mean``,
-        ``weight_sd``, ``weight_max``, ``zero_share``, ``effective_share`` (effective sample size over the number of
-        rows) and ``zero_batches``.
+        ``accuracy`` (of each evaluation set), ``kept_loss`` (mean loss of the kept rows), and of the weights, where the
+        phase has any, ``weight_mean``, ``weight_sd``, ``weight_max``, ``zero_share``, ``effective_share`` (effective
+        sample size over the number of rows) and ``zero_batches``.
     rows : tensor of shape (n_steps, batch_size) or None
         Source row numbers of each step in the last epoch that had weights.
     weights : tensor of shape (n_steps, batch_size) or None
         Weights of these rows.
+    kept_epoch : int or None
+        Number of the epoch in which the mean loss of the kept rows is least, where there are any.
+    kept_state : dict or None
+        State of the classifier after that epoch, for ``load_state_dict``; `train` itself leaves the classifier as it
+        is after the last epoch.
     finished : bool
         False where the deadline came before the last epoch.
 
@@ -155,6 +169,8 @@ class History(ShortRepr):
     epochs: list[dict[str, Any]] = field(default_factory=list)
     rows: Tensor | None = None
     weights: Tensor | None = None
+    kept_epoch: int | None = None
+    kept_state: dict[str, Tensor] | None = None
     finished: bool = False
 
     def row_weights(self) -> Tensor:

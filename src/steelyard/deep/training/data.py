@@ -79,7 +79,7 @@ class TrainingData(ShortRepr):
             object.__setattr__(self, name, value)
         if self.y is None:
             raise InputError("The source needs labels; give y, or a DataLoader of batches (X, y).")
-        _require_labels(self.X, self.y, "source")
+        require_labels(self.X, self.y, "source")
         if not len(self.X_target):
             raise InputError("The target has no rows; at least one is needed.")
         if self.X_target.shape[1:] != self.X.shape[1:]:
@@ -90,7 +90,7 @@ class TrainingData(ShortRepr):
         if self.X_target.device != self.X.device:
             raise InputError(f"The source is on {self.X.device}, the target on {self.X_target.device}; move one.")
         if self.y_target is not None:
-            _require_labels(self.X_target, self.y_target, "target")
+            require_labels(self.X_target, self.y_target, "target")
             unseen = sorted(set(self.y_target.tolist()) - set(self.y.tolist()))
             if unseen:
                 raise InputError(
@@ -142,7 +142,8 @@ class TrainingData(ShortRepr):
         return self.y_target
 
 
-def _require_labels(X: Tensor, y: Tensor, which: str) -> None:
+def require_labels(X: Tensor, y: Tensor, which: str) -> None:
+    """Refuse labels that are not one whole number from 0 for each row, on the device of the rows."""
     if y.ndim != 1 or len(X) != len(y) or not len(X):
         raise InputError(f"The {which} needs rows and one label for each; got {tuple(X.shape)} and {tuple(y.shape)}.")
     if y.dtype != torch.long:

@@ -13,7 +13,9 @@ from steelyard._validation import check_count, check_range
 from steelyard.deep.dynamic import DynamicWeights
 from steelyard.deep.training import steps, weight_network
 from steelyard.deep.training.checkpoint import fingerprint
+from steelyard.deep.training.class_shares import ClassShares
 from steelyard.deep.training.data import TrainingData
+from steelyard.deep.training.modes import EVALUATION, check_weight_mode, evaluating, scores_and_features
 from steelyard.deep.training.phases import Networks, Phase, Step, TrainingMethod
 from steelyard.errors import ParameterError
 
@@ -114,6 +116,8 @@ def importance_weighting(
     preset: str = "normalized",
     pretrain: int = 10,
     warm_up: int = 0,
+    weight_mode: str = EVALUATION,
+    class_shares: Tensor | None = None,
 ) -> TrainingMethod:
     """Static and dynamic importance weighting (survey, section 6).
 
@@ -127,14 +131,24 @@ def importance_weighting(
         IW matches the inputs themselves, class by class, once. SIW matches once by a pretrained network, DIW1 in each
         step by that network, DIW2 in each step by the network that is trained; DIW3 is DIW2 after pretraining.
     transform : {"loss", "features"}, default="loss"
-        What represents a row in the matching: its loss, or the output of the last hidden layer. See `DynamicWeights`.
-    preset : {"normalized", "authors"}, default="normalized"
+        What represents a row in the matching: its loss, or the input of the network's last linear layer. See
+        `DynamicWeights` and `scores_and_features`.
+    preset : {"normalized", "authors", "median"}, default="normalized"
         Settings of the matching, see `DynamicWeights`. The preset applies to the weights alone; to sum the losses as
         the authors do, train with ``TrainingConfig(reduction="sum")``.
     pretrain : int, default=10
         Unweighted epochs of the extractor, for variants that pretrain it.
     warm_up : int, default=0
         First epochs with uniform weights (the authors use one).
+    weight_mode : {"evaluation", "batch", "refreshed"}, default="evaluation"
+        By which statistics batch-norm computes the losses or features for dynamic weights. "evaluation": its running
+        means, as in evaluation mode; they lag behind the parameters while the learning rate is high. "batch": those of
+        each of the two batches. "refreshed": those of the training batch, with the parameters as they are now, for both
+        batches. Dropout is off in all three, and the running means stay as they are.
+    class_shares : tensor of shape (n_classes,), default=None
+        For weights by loss: the weights of each class are scaled so that the classes have these shares of the weights,
+        averaged over recent batches. None leaves them as matched. Features are matched class by class, with shares of
+        their own.
 
     Returns
     -------
@@ -152,10 +166,13 @@ def importance_weighting(
         raise ParameterError(f"variant must be one of {tuple(VARIANTS)}; got {variant!r}.")
     check_count("epochs", epochs)
     check_count("pretrain", pretrain, 0)
+    check_weight_mode(weight_mode)
     if check_count("warm_up", warm_up, 0) >= epochs:
         raise ParameterError(f"warm_up must leave epochs with weights; got {warm_up} of {epochs}.")
     options = VARIANTS[variant]
     networks: Networks = {"f": model}
+    if class_shares is not None and options.extractor and transform == "loss":
+        networks["class shares"] = ClassShares(class_shares)
     phases = []
     if options.pretrained and options.extractor_changes:
         phases.append(Phase("pretrain", "f", pretrain, steps.uniform))
@@ -167,26 +184,45 @@ def importance_weighting(
     extractor = "extractor" if "extractor" in networks else "f"
 
     def begin(networks: Networks, data: TrainingData) -> Step:
-        by_class = transform == "features" or not options.extractor
-        ratio = data.class_ratio.to(data.X.device) if by_class else None
-        # A run is trained on one process, whatever other processes train.
-        weigher = DynamicWeights(
-            "features" if by_class else "loss", preset=preset, class_ratio=ratio, process_group=False
-        )
+        weigher = _weigher(data, options, transform, preset)
         if options.weights_change:
-            return steps.dynamic(networks, data, weigher, extractor)
-        weights = match_once(data, weigher, networks[extractor] if options.extractor else None)
+            return steps.dynamic(networks, data, weigher, extractor, weight_mode)
+        matched = match_once(data, weigher, networks[extractor] if options.extractor else None)
+        weights = _of_all_rows(networks, data, matched)
         return steps.fixed(networks, data, weights, weigher.preset.normalized)
 
     phases.append(Phase(variant, "f", epochs - warm_up, begin))
     name = variant if variant == "IW" else f"{variant}-{'L' if transform == 'loss' else 'F'}"
-    return TrainingMethod(name, networks, phases, {"preset": preset})
+    settings = {"preset": preset} | ({} if weight_mode == EVALUATION else {"weight_mode": weight_mode})
+    return TrainingMethod(name, networks, phases, settings)
 
 
-def match_once(data: TrainingData, weigher: DynamicWeights, extractor: nn.Module | None) -> Tensor:
+def _weigher(data: TrainingData, options: Variant, transform: str, preset: str) -> DynamicWeights:
+    by_class = transform == "features" or not options.extractor
+    ratio = data.class_ratio.to(data.X.device) if by_class else None
+    # A run is trained on one process, whatever other processes train.
+    return DynamicWeights("features" if by_class else "loss", preset=preset, class_ratio=ratio, process_group=False)
+
+
+def weigh_every_row(networks: Networks, data: TrainingData, variant: str, transform: str, preset: str) -> Tensor:
+    """Weights of all source rows by trained networks in evaluation mode, in batches against all target rows."""
+    options = VARIANTS[variant]
+    extractor = networks.get("extractor", networks["f"]) if options.extractor else None
+    weigher = _weigher(data, options, transform, preset)
+    return _of_all_rows(networks, data, match_once(data, weigher, extractor, len(data.target_labels())))
+
+
+def _of_all_rows(networks: Networks, data: TrainingData, weights: Tensor) -> Tensor:
+    shares = networks.get("class shares")
+    return weights if not isinstance(shares, ClassShares) else shares.of_all_rows(weights, data.y)
+
+
+def match_once(
+    data: TrainingData, weigher: DynamicWeights, extractor: nn.Module | None, n_target: int = ROWS_AT_ONCE
+) -> Tensor:
     """Weights of all source rows, matched `ROWS_AT_ONCE` at a time; without an extractor the inputs are matched.
 
-    The rows are assigned to these parts by a shuffle with a fixed seed.
+    Each part is matched to `n_target` target rows. A shuffle with a fixed seed assigns the rows to the parts.
     """
     device, y_target = data.X.device, data.target_labels()
     shuffle = torch.Generator().manual_seed(0)
@@ -196,16 +232,17 @@ def match_once(data: TrainingData, weigher: DynamicWeights, extractor: nn.Module
     def extract(X: Tensor, y: Tensor) -> Tensor:
         if extractor is None:
             return X.flatten(1)
-        with steps.evaluating(extractor), torch.no_grad():
+        with evaluating(extractor), torch.no_grad():
             if weigher.transform == "loss":
                 return data.row_losses(extractor(X), y)
-            return steps.split_at_features(extractor, X[:8])[0](X)
+            return scores_and_features(extractor, X)[1]
 
+    targets = zip(torch.split(data.X_target, 2000), torch.split(y_target, 2000), strict=True)
+    of_targets = torch.cat([extract(*part) for part in targets])
     for rows in parts:
-        chosen = torch.randperm(len(y_target), generator=shuffle)[:ROWS_AT_ONCE].to(device)
-        source, target = (data.X[rows], data.y[rows]), (data.X_target[chosen], y_target[chosen])
-        labels = () if weigher.transform == "loss" else (source[1], target[1])
-        weights[rows] = weigher(extract(*source), extract(*target), *labels).double()
+        chosen = torch.randperm(len(y_target), generator=shuffle)[:n_target].to(device)
+        labels = () if weigher.transform == "loss" else (data.y[rows], y_target[chosen])
+        weights[rows] = weigher(extract(data.X[rows], data.y[rows]), of_targets[chosen], *labels).double()
     return weights
 
 

@@ -12,8 +12,8 @@ from steelyard.deep._reduction import REDUCTIONS
 from steelyard.deep.training import checkpoint
 from steelyard.deep.training.config import History, TrainingConfig, TrainingRun
 from steelyard.deep.training.data import Batch
+from steelyard.deep.training.modes import evaluating
 from steelyard.deep.training.phases import Phase, Step
-from steelyard.deep.training.steps import evaluating
 from steelyard.errors import InputError, NotFiniteError
 
 
@@ -154,8 +154,25 @@ class Trainer:
             self.history.rows, self.history.weights = self.rows.clone(), self.weights.clone()
         if run.eval_sets:
             entry["accuracy"] = {name: self._accuracy(*rows) for name, rows in run.eval_sets.items()}
+        if run.kept_rows is not None:
+            entry["kept_loss"] = self._kept_loss(epoch)
         entry["seconds"] = time.perf_counter() - started
         self.history.epochs.append(entry)
+
+    def _kept_loss(self, epoch: int) -> float:
+        """Mean loss of the kept rows in evaluation mode; the state of the classifier is kept where it is the least."""
+        model, history = self.run.method.networks["f"], self.history
+        X, y = self.run.kept_rows
+        with evaluating(model), torch.no_grad():
+            losses = [
+                self.run.data.row_losses(model(rows), labels)
+                for rows, labels in zip(torch.split(X, 2000), torch.split(y, 2000), strict=True)
+            ]
+        found = float(torch.cat(losses).double().mean())
+        if found < min((entry["kept_loss"] for entry in history.epochs), default=float("inf")):
+            history.kept_epoch = epoch
+            history.kept_state = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        return found
 
     def _weight_statistics(self) -> dict[str, float]:
         """Statistics of all weights of the epoch.
@@ -211,6 +228,7 @@ class Trainer:
             "lr_schedules": {name: [float(self.config.lr_schedule(e)) for e in range(n)] for name, n in epochs.items()},
             "data": checkpoint.fingerprint(data.X, data.y, data.X_target, data.y_target),
             "refresh_inputs": self.run.refresh_inputs is not None,
+            "kept_rows": None if self.run.kept_rows is None else checkpoint.fingerprint(*self.run.kept_rows),
         }
 
     def state(self) -> dict[str, Any]:
@@ -222,6 +240,7 @@ class Trainer:
             "history": self.history.epochs,
             "rows": self.history.rows,
             "weights": self.history.weights,
+            "kept": (self.history.kept_epoch, self.history.kept_state),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -234,3 +253,4 @@ class Trainer:
         self.epochs_of = state["epochs_of"]
         history = self.history
         history.epochs, history.rows, history.weights = state["history"], state["rows"], state["weights"]
+        history.kept_epoch, history.kept_state = state.get("kept", (None, None))

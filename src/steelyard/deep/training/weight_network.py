@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from steelyard.deep.training.data import Batch, TrainingData
+from steelyard.deep.training.modes import evaluating
 from steelyard.deep.training.phases import Networks, Step
 from steelyard.deep.training.reweight import mean_one
-from steelyard.deep.training.steps import evaluating
 from steelyard.errors import InputError
 
 
