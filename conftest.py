@@ -8,6 +8,7 @@ OPTIONAL = {
         "src/steelyard/causal/*",
         "src/steelyard/_numerics/torch_*.py",
         "src/steelyard/ratio/_device.py",
+        "tests/deep/*_under_torchrun.py",
     ],
     "lightning": ["src/steelyard/deep/lightning/*"],
     "transformers": ["src/steelyard/deep/transformers/*"],
