@@ -4,8 +4,8 @@ Wrong labels in your own PyTorch loop
 
 Four labels in ten are wrong, and a hundred were looked at twice. Two more lines in the loop compute importance
 weights for each mini-batch, from the losses of its rows and those of the clean rows. A plain net first learns what is
-right and then the wrong labels by heart, so its accuracy falls; with weights it falls later and, in long runs, too.
-With dropout or batch normalization both losses belong in evaluation mode.
+right and then the wrong labels by heart, so its accuracy falls; with weights the fall comes later; in long runs it comes
+all the same. With dropout or batch normalization both losses belong in evaluation mode.
 
 It takes about five seconds; ``--full`` has 200 epochs. It needs PyTorch (``pip install 'steelyard[deep]'``).
 """
