@@ -14,7 +14,7 @@ LADDER = (
     (("A few labeled target rows", "and many domains?"), ("Causal mechanism", "transfer")),
     (("A deep net, and a few", "rows with clean labels?"), ("Dynamic importance", "weighting")),
     (("A few labeled target rows", "and one source?"), ("Baselines: target alone,", "and both together")),
-    (("Is it label shift", "or concept shift?"), ("Weight by label shares, or", "learn from labeled target rows")),
+    (("Is it label shift", "or concept shift?"), ("Weight by label shares,", "or learn from labeled", "target rows")),
     (("Do target rows arrive", "in a drifting stream?"), ("uLSIF or RuLSIF", "with partial_fit")),
     ((), ("Weight the source rows:", "steelyard fit, or AutoRatio", "with a weighted model")),
 )
