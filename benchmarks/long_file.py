@@ -113,7 +113,8 @@ def written(n_rows: int, n_target: int, sizes: list[float], found: list[dict[str
     ]
     for kind, size, each in zip(KINDS, sizes, found, strict=True):
         lines.append(f"| {kind} | {size:.2f} | {each['cpu']:.0f} | {each['peak']:.0f} |")
-    return "\n".join([*lines, "", f"The weights of the two files differ by at most {apart:.0e} of a weight.", ""])
+    same = f"differ by at most {apart:.0e} of a weight" if apart else "are equal"
+    return "\n".join([*lines, "", f"The weights of the two files {same}.", ""])
 
 
 if __name__ == "__main__":

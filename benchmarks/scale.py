@@ -172,7 +172,7 @@ def written(found: list[dict[str, Any]], on_workers: list[dict[str, Any]]) -> st
         "",
         "## Workers",
         "",
-        "| processes | wall s | times faster than one | largest difference of a coefficient to one process |",
+        "| processes | wall s | times faster than one | largest difference of a coefficient to a fit without Dask |",
         "|--:|--:|--:|--:|",
     ]
     for each in on_workers:

@@ -72,7 +72,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/\d\d_" if wine else r"/\d\d_(?!red_to_white)",
     "reset_modules": ("matplotlib", "gallery_pages.reset"),
     "write_computation_times": False,
-    "default_thumb_file": str(Path(__file__).parent / "images" / "shift.png"),
+    "default_thumb_file": str(Path(__file__).parent / "_static" / "logo.svg"),
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "show_signature": False,

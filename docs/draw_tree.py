@@ -9,11 +9,12 @@ DARK = {"question": "#273240", "answer": "#134e4a", "edge": "#94a3b8", "text": "
 # The lines of a question, and of what to do; the last answer has no question.
 LADDER = (
     (("Is a shift only a doubt?",), ("First look:", "steelyard diagnose")),
-    (("Did it find no shift?",), ("Fit without weights",)),
+    (("Did diagnose", "find no shift?"), ("Fit without weights",)),
     (("Do source and target", "hardly overlap?"), ("Collect labeled data", "near the target")),
     (("A few labeled target rows", "and many domains?"), ("Causal mechanism", "transfer")),
     (("A deep net, and a few", "rows with clean labels?"), ("Dynamic importance", "weighting")),
-    (("Is it label shift", "or concept shift?"), ("Weighting by x", "does not help")),
+    (("A few labeled target rows", "and one source?"), ("Baselines: target alone,", "and both together")),
+    (("Is it label shift", "or concept shift?"), ("Weight by label shares,", "or learn from labeled", "target rows")),
     (("Do target rows arrive", "in a drifting stream?"), ("uLSIF or RuLSIF", "with partial_fit")),
     ((), ("Weight the source rows:", "steelyard fit, or AutoRatio", "with a weighted model")),
 )

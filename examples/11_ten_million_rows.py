@@ -4,8 +4,8 @@ Ten million rows from Parquet
 
 Tables that do not fit into memory are given by their paths. The fit reads them a few times, by blocks, in memory that
 does not grow with the rows, and its result does not depend on how the rows are cut into blocks. The weights are read
-block by block, too. In ten columns a sum of a hundred Gaussians brings the means a part of the way only. What the
-whole size costs in time and memory is measured on the page on scale.
+block by block, too. In ten columns a sum of a hundred Gaussians moves the means only part of the way to the target.
+What the whole size costs in time and memory is measured on the page on scale.
 
 It takes about three seconds with 200,000 rows of each; ``--full`` has ten million of each, for which it writes files
 of 2 GB into a temporary folder.

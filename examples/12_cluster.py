@@ -7,8 +7,8 @@ place but sums. Here a cluster of two processes on one machine has a year of row
 which the columns drift, and the target is what comes next. The result is that of one process. The address of a
 cluster in ``Client("tcp://...")`` is all that changes for many machines.
 
-It takes about ten seconds, most of them to start the processes; ``--full`` has 12 million rows. It needs Dask (``pip
-install 'steelyard[distributed]'``) and pandas.
+It takes about fifteen seconds, most of them to start the processes; ``--full`` has 12 million rows. It needs Dask
+(``pip install 'steelyard[distributed]'``) and pandas.
 """
 
 import sys

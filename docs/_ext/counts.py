@@ -1,6 +1,7 @@
 """How many tests, planted bugs and estimators under law there are, counted in ``tests/`` while the site is built.
 
 ``tests in FOLDER or FILE`` counts test functions; most of them run for several estimators or inputs, and count once.
+``other tests than in FOLDER, FOLDER`` counts those of all other places.
 ``examples`` counts the running examples in docstrings, ``bugs`` and ``bugs in FILE`` the planted bugs, ``files in
 FOLDER`` test files, ``entries of NAME in FILE`` the entries of a list or dictionary.
 """
@@ -21,6 +22,8 @@ def count(what: str) -> int:
     kind, _, place = what.partition(" in ")
     if kind == "tests" and place:
         return sum(len(test_functions(path)) for path in test_files(place))
+    if kind == "other tests than" and place:
+        return count("tests in tests") - sum(count(f"tests in {folder}") for folder in place.split(", "))
     if kind == "files" and place:
         return len(test_files(place))
     if what == "examples":

@@ -44,6 +44,7 @@ class ResultTable(SphinxDirective):
     option_spec: ClassVar[dict[str, Any]] = {
         "columns": directives.unchanged_required,
         "rows": directives.unchanged_required,
+        "heads": directives.unchanged_required,
         "remark": directives.flag,
     }
 
@@ -53,7 +54,7 @@ class ResultTable(SphinxDirective):
         depend(self.env, source)
         try:
             (table,) = load(source)
-            lines = chosen(table, self.options.get("columns", ""), self.options.get("rows", ""))
+            lines = chosen(table, *(self.options.get(name, "") for name in ("columns", "rows", "heads")))
         except ValueError as error:
             raise self.error(f"{source}: {error}") from None
         if "remark" in self.options:
@@ -82,8 +83,11 @@ def depend(env: Any, query: str) -> None:
     env.note_dependency(str(RESULTS / query.split(":")[0].split(" ~ ")[0].partition("#")[0]))
 
 
-def chosen(table: Table, columns: str, rows: str) -> list[str]:
-    """Lines of a Markdown table: columns and conditions as in a query, everything where nothing is named."""
+def chosen(table: Table, columns: str, rows: str, heads: str = "") -> list[str]:
+    """Lines of a Markdown table: columns and conditions as in a query, everything where nothing is named.
+
+    Columns have their names for heads unless there are others.
+    """
     names = [name.strip() for name in columns.split(";")] if columns else list(table.columns)
     wanted = conditions(rows)
     unknown = [name for name in [*names, *wanted] if name not in table.columns]
@@ -92,7 +96,9 @@ def chosen(table: Table, columns: str, rows: str) -> list[str]:
     body = list(matching(table.rows, wanted))
     if not body:
         raise QueryError(f"No row has {wanted}.")
-    header = [repeated(name) for name in names]
+    header = [head.strip() for head in heads.split(";")] if heads else [repeated(name) for name in names]
+    if len(header) != len(names):
+        raise QueryError(f"There are {len(names)} columns and {len(header)} heads.")
     return [line(header), "|---" + "|--:" * (len(names) - 1) + "|", *(line([row[n] for n in names]) for row in body)]
 
 

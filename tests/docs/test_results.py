@@ -97,6 +97,17 @@ def test_tables_of_a_page():
     assert [t.name for t in load("coupling/README.md")] == ["coupling/README.md#When does the coupling act?"]
 
 
+def test_a_table_has_other_heads_where_they_are_named():
+    pytest.importorskip("sphinx", reason="the extra 'docs' is not installed")
+    from results import chosen
+
+    ((_, table),) = markdown_tables("page.md", "### One\n\n| x | y |\n|---|--:|\n| a | 1 |\n")
+    assert chosen(table, "x; y", "") == ["| x | y |", "|---|--:|", "| a | 1 |"]
+    assert chosen(table, "x; y", "", "name; times faster")[0] == "| name | times faster |"
+    with pytest.raises(QueryError, match="2 columns and 1 heads"):
+        chosen(table, "x; y", "", "name")
+
+
 def test_sentences():
     assert answer("choice/README.md ~ Mean over {} trials.") == "100"
     assert answer("choice/README.md ~ Mean over {} trials. -> .1f") == "100.0"
