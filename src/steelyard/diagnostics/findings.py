@@ -309,7 +309,7 @@ def _findings(
     weighted = _weights(pair.X, pair.X_target, pair.encoding.feature_names, rng)
     classifier = classifier_test(pair.X, pair.X_target, rng)
     mmd = mmd_test(pair.X, pair.X_target, rng)
-    columns = column_shifts(pair.source, pair.target)
+    columns = column_shifts(pair)
     shift_p = min(1.0, 3 * min(classifier.p_value, mmd.p_value, columns[0].p_value))
     uncovered = uncovered_share(pair.X, pair.X_target, rng)
     weights = None if weighted is None else weighted.weights_
