@@ -88,7 +88,7 @@ def column_shifts(pair: TablePair) -> tuple[ColumnShift, ...]:
     themselves.
     """
     found, start = [], 0
-    for code, column, other in zip(pair.encoding.codes, pair.source.columns, pair.target.columns, strict=True):
+    for code, source in zip(pair.encoding.codes, pair.source.columns, strict=True):
         features = slice(start, start + len(code.feature_names()))
         start = features.stop
         if code.kind == "text":
@@ -96,10 +96,11 @@ def column_shifts(pair: TablePair) -> tuple[ColumnShift, ...]:
             test = text_test(*parts)
             difference = max((_difference(a, b) for a, b in zip(parts[0].T, parts[1].T, strict=True)), key=abs)
         else:
-            test = column_test(column, other)
-            difference = standardized_difference(column, other)
+            target = pair.target[code.name]
+            test = column_test(source, target)
+            difference = standardized_difference(source, target)
         p = min(1.0, test.p_value * len(pair.encoding.codes))
-        found.append(ColumnShift(column.name, code.kind, test.statistic, difference, p))
+        found.append(ColumnShift(code.name, code.kind, test.statistic, difference, p))
     return tuple(sorted(found, key=lambda c: (c.p_value, -c.distance)))
 
 

@@ -118,10 +118,10 @@ def text_test(source: FloatArray, target: FloatArray) -> TestResult:
     from scipy.stats import ks_2samp
 
     found = [ks_2samp(a, b, method="asymp") for a, b in zip(source.T, target.T, strict=True)]
-    largest = max(float(one.statistic) for one in found)
+    largest = max(float(test.statistic) for test in found)
     size = len(source) * len(target) / (len(source) + len(target))
     distance = np.sqrt(max(0.0, largest**2 - np.log(len(found)) / (2 * size)))
-    return TestResult(float(distance), min(1.0, len(found) * min(float(one.pvalue) for one in found)))
+    return TestResult(float(distance), min(1.0, len(found) * min(float(test.pvalue) for test in found)))
 
 
 def _category_test(source: Column, target: Column) -> TestResult:
