@@ -21,7 +21,7 @@ from steelyard.diagnostics.conditional import class_conditional_test, concept_te
 from steelyard.diagnostics.findings import diagnose
 from steelyard.diagnostics.two_sample import classifier_test, mmd_test
 from steelyard.model_selection.performance import target_performance
-from steelyard.tables import as_frame
+from steelyard.tables import as_frame, encode_pair
 from steelyard.target import Target
 
 Rng = np.random.Generator
@@ -43,7 +43,7 @@ def outcome(X: FloatArray, rng: Rng) -> FloatArray:
 TESTS: dict[str, Callable[[FloatArray, FloatArray, Rng], float]] = {
     "classifier": lambda X, T, rng: classifier_test(X, T, rng).p_value,
     "mmd": lambda X, T, rng: mmd_test(X, T, rng).p_value,
-    "columns": lambda X, T, rng: column_shifts(as_frame(X), as_frame(T))[0].p_value,
+    "columns": lambda X, T, rng: column_shifts(encode_pair(as_frame(X), as_frame(T)))[0].p_value,
 }
 
 

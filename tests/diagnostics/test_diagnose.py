@@ -24,7 +24,7 @@ from steelyard.diagnostics.conditional import (
 from steelyard.diagnostics.overlap import pareto_k, uncovered_share
 from steelyard.diagnostics.two_sample import _mmd, classifier_test, column_test, mmd_test
 from steelyard.errors import InputError
-from steelyard.tables import Column, as_frame
+from steelyard.tables import Column, as_frame, encode_pair
 
 # --- tests of two samples --------------------------------------------------------------------------------------------
 
@@ -44,7 +44,7 @@ def test_level_and_power(name):
     tests = {
         "classifier": lambda X, T, rng: classifier_test(X, T, rng).p_value,
         "mmd": lambda X, T, rng: mmd_test(X, T, rng).p_value,
-        "columns": lambda X, T, rng: column_shifts(as_frame(X), as_frame(T))[0].p_value,
+        "columns": lambda X, T, rng: column_shifts(encode_pair(as_frame(X), as_frame(T)))[0].p_value,
     }
     n_draws = 20 if name == "classifier" else 60
     # Beyond these limits chance alone leads in fewer than one of a thousand runs.

@@ -7,7 +7,7 @@ from scipy.stats import binom, ks_2samp
 from steelyard import diagnose
 from steelyard.diagnostics.columns import column_shifts
 from steelyard.diagnostics.conditional import class_conditional_test, concept_test
-from steelyard.tables import as_frame
+from steelyard.tables import as_frame, encode_pair
 
 
 def most_rejections(n_draws, level=0.05):
@@ -21,14 +21,14 @@ def test_of_many_noise_columns_none_is_called_shifted():
     for seed in range(40):
         rng = np.random.default_rng(seed)
         X, T = rng.normal(size=(100, 20)), rng.normal(size=(100, 20))
-        rejected += column_shifts(as_frame(X), as_frame(T))[0].p_value < 0.05
+        rejected += column_shifts(encode_pair(as_frame(X), as_frame(T)))[0].p_value < 0.05
     assert rejected <= most_rejections(40)
 
 
 def test_the_p_value_of_a_column_is_that_of_kolmogorov_and_smirnov_times_the_number_of_columns():
     rng = np.random.default_rng(0)
     X, T = rng.normal(size=(150, 5)), rng.normal(size=(150, 5)) + np.array([0.5, 0.35, 0.2, 0.1, 0.0])
-    found = {column.name: column.p_value for column in column_shifts(as_frame(X), as_frame(T))}
+    found = {column.name: column.p_value for column in column_shifts(encode_pair(as_frame(X), as_frame(T)))}
     alone = np.array([ks_2samp(a, b).pvalue for a, b in zip(X.T, T.T, strict=True)])
     assert [found[f"x{i}"] for i in range(5)] == pytest.approx(np.minimum(1, 5 * alone).tolist(), rel=0.5)
     assert np.sum(5 * alone < 1) >= 2

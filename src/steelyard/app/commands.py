@@ -88,7 +88,7 @@ def diagnose_files(
         pair = encode_pair(*match_frames(source_frame, target_frame, " and ".join(names)))
         (diagnosis,) = mapped(client, _diagnosed, pair, [(y, y_target, seed)])
         findings = diagnosis.findings
-        notes += unseen_levels(pair.source, pair.target) + unseen_combinations(pair)
+        notes += unseen_levels(pair.source, pair.target, pair.encoding) + unseen_combinations(pair)
         if out is not None:
             progress.update(task, description="drawing the report")
             facts = {"source": names[0], "target": names[1], "seed": str(seed)}

@@ -13,7 +13,7 @@ from steelyard._numerics.empirical import empirical
 from steelyard._typing import FloatArray
 from steelyard.ratio._overlap import unseen_cells
 from steelyard.tables import Frame, TablePair
-from steelyard.tables.encoding import in_words
+from steelyard.tables.encoding import Encoding, in_words
 from steelyard.tables.frame import Reading
 
 # Columns of a table that are named in notes of one kind.
@@ -68,11 +68,11 @@ def sampling_notes(frames: Sequence[Frame], names: Sequence[str]) -> list[str]:
     ]
 
 
-def unseen_levels(source: Frame, target: Frame) -> list[str]:
-    """A note for each category with levels that the source does not have."""
-    notes = []
+def unseen_levels(source: Frame, target: Frame, encoding: Encoding) -> list[str]:
+    """A note for each category with levels that the source does not have; text is known by its words."""
+    notes, text = [], encoding.text_columns
     for column in source.columns:
-        if column.kind != "category":
+        if column.kind != "category" or column.name in text:
             continue
         seen = {value for value in column.values if value is not None}
         unseen = [value for value in target[column.name].values if value is not None and value not in seen]

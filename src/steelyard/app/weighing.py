@@ -58,7 +58,7 @@ def weigh_files(
     write_file(out, text, source, target, overwrite=overwrite)
     notes = [
         *reading_notes(source_frame, target_frame),
-        *unseen_levels(pair.source, pair.target),
+        *unseen_levels(pair.source, pair.target, pair.encoding),
         *unseen_combinations(pair),
         *(str(warning.message) for warning in said),
     ]
@@ -141,7 +141,7 @@ def weigh_long_files(
         write_file_in_parts(out, lines(), *inputs, overwrite=overwrite)
     notes = [
         *reading_notes(*(each.missing.frame(file.name) for each, file in zip(encoded, files, strict=True))),
-        *unseen_levels(pair.source, pair.target),
+        *unseen_levels(pair.source, pair.target, pair.encoding),
         *unseen_combinations(pair),
         f"The columns were learned from an even sample of {SAMPLE:,} rows of each file"
         + ("." if eta > 0 else f", on which the estimators were compared; {_fitted_to_all_rows(ratio)}."),

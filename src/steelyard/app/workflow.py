@@ -81,8 +81,8 @@ def fit_tables(
     labels = read_labels(source[label], names[0], task, lambda row: place(int(numbers[row])))
     notes = [*sampling_notes((source, target), names), *labels.notes(target, names[1], task)]
     matched, target_rows = match_frames(source.without(label), target.without(label), f"{names[0]} and {names[1]}")
-    notes += reading_notes(matched) + unseen_levels(matched, target_rows)
     pair = encode_pair(matched.take(labels.present), target_rows)
+    notes += reading_notes(matched) + unseen_levels(matched, target_rows, pair.encoding)
     notes += unseen_combinations(pair) + possible_copies(pair.X, labels.values)
     advance("diagnosing")
     findings = diagnose_pair(pair, random_state=seed).findings

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from steelyard._typing import FloatArray
-from steelyard.diagnostics.two_sample import column_test
-from steelyard.tables import Column, Frame
+from steelyard.diagnostics.two_sample import column_test, text_test
+from steelyard.tables import Column, TablePair
 
 # A column has drifted where its test rejects and the distance is at least this: of some set of values, the shares in
 # source and target differ by a tenth. With many rows a test alone rejects for differences of no matter. The level is
@@ -24,13 +24,18 @@ class ColumnShift:
     Attributes
     ----------
     name, kind : str
-        Name of the column; "number", "boolean", "date" or "category".
+        Name of the column; "number", "boolean", "date", "category", or "text" where it is encoded by its words and
+        parts of words and not by its values.
     distance : float
-        Distance of the two distributions, between 0 and 1: Kolmogorov-Smirnov, or total variation for a category.
+        Distance of the two distributions, between 0 and 1: Kolmogorov-Smirnov, or total variation for a category. For
+        text it is the largest Kolmogorov-Smirnov distance of the k numbers that the text is encoded as, less what
+        taking the largest of k adds by chance: √(D² − log(k) / 2N), where N = nm / (n + m) for n source and m target
+        rows, but at least 0.
     standardized_difference : float
-        Difference of the means in pooled standard deviations; for a category that of its most shifted level.
+        Difference of the means in pooled standard deviations; for a category that of its most shifted level, for text
+        that of the most shifted of its numbers.
     p_value : float
-        p-value of the test, times the number of columns.
+        p-value of the test, times the number of columns; for text the least of the k p-values, times k as well.
 
     Examples
     --------
@@ -76,14 +81,26 @@ class ColumnShift:
         return self.p_value < DRIFT_LEVEL and self.distance >= self.threshold
 
 
-def column_shifts(source: Frame, target: Frame) -> tuple[ColumnShift, ...]:
-    """Test and standardized difference of every column, the most shifted first."""
-    found = []
-    for column in source.columns:
-        test = column_test(column, target[column.name])
-        difference = standardized_difference(column, target[column.name])
-        p = min(1.0, test.p_value * len(source.columns))
-        found.append(ColumnShift(column.name, column.kind, test.statistic, difference, p))
+def column_shifts(pair: TablePair) -> tuple[ColumnShift, ...]:
+    """Test and standardized difference of every column, the most shifted first.
+
+    What is read as text is compared as it is encoded: its values are nearly all different, and say nothing by
+    themselves.
+    """
+    found, start = [], 0
+    for code, source in zip(pair.encoding.codes, pair.source.columns, strict=True):
+        features = slice(start, start + len(code.feature_names()))
+        start = features.stop
+        if code.kind == "text":
+            parts = pair.X[:, features], pair.X_target[:, features]
+            test = text_test(*parts)
+            difference = max((_difference(a, b) for a, b in zip(parts[0].T, parts[1].T, strict=True)), key=abs)
+        else:
+            target = pair.target[code.name]
+            test = column_test(source, target)
+            difference = standardized_difference(source, target)
+        p = min(1.0, test.p_value * len(pair.encoding.codes))
+        found.append(ColumnShift(code.name, code.kind, test.statistic, difference, p))
     return tuple(sorted(found, key=lambda c: (c.p_value, -c.distance)))
 
 

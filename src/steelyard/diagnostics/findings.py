@@ -21,7 +21,7 @@ from steelyard.diagnostics.columns import ColumnShift, column_shifts
 from steelyard.diagnostics.conditional import class_conditional_test, concept_test
 from steelyard.diagnostics.labels import read_labels, require_one_kind
 from steelyard.diagnostics.overlap import pareto_k, uncovered_share
-from steelyard.diagnostics.recommendation import kind_of_shift, recommend
+from steelyard.diagnostics.recommendation import LEVEL, kind_of_shift, recommend
 from steelyard.diagnostics.two_sample import TestResult, classifier_test, column_test, mmd_test
 from steelyard.errors import InputError, NoOverlapError, SteelyardWarning
 from steelyard.ratio import AutoRatio
@@ -136,6 +136,16 @@ class Findings:
     n_source: int
     n_target: int
     n_duplicates: int
+
+    @property
+    def x_shifted(self) -> bool:
+        """Whether the tests of x reject at 5 %.
+
+        Returns
+        -------
+        bool
+        """
+        return self.shift_p < LEVEL
 
     def to_dict(self) -> dict[str, Any]:
         """As dictionaries, lists and numbers."""
@@ -309,7 +319,7 @@ def _findings(
     weighted = _weights(pair.X, pair.X_target, pair.encoding.feature_names, rng)
     classifier = classifier_test(pair.X, pair.X_target, rng)
     mmd = mmd_test(pair.X, pair.X_target, rng)
-    columns = column_shifts(pair.source, pair.target)
+    columns = column_shifts(pair)
     shift_p = min(1.0, 3 * min(classifier.p_value, mmd.p_value, columns[0].p_value))
     uncovered = uncovered_share(pair.X, pair.X_target, rng)
     weights = None if weighted is None else weighted.weights_

@@ -59,6 +59,8 @@ def recommend(
         return "not by x", f"{found} look alike ({written_p(labels.class_conditional_p)}).", advice
     if kind == "concept" and labels is not None:
         found = f"The same x has other labels in the target ({written_p(labels.concept_p)})."
+        if shift_p < LEVEL:
+            found += f" The distribution of x differs as well ({written_p(shift_p)}).{where}"
         return "not by x", found, "Weighting by x does not help; learn from labeled target rows."
     if kind == "none":
         found = f"The tests find no difference between source and target ({written_p(shift_p)})."

@@ -109,6 +109,21 @@ def column_test(source: Column, target: Column) -> TestResult:
     return TestResult(float(found.statistic), float(found.pvalue))
 
 
+def text_test(source: FloatArray, target: FloatArray) -> TestResult:
+    """Kolmogorov and Smirnov's test of each of the numbers that a text is encoded as, corrected for their number.
+
+    The p-value is the least of the k tests, times k. The statistic is the largest distance D, brought down to what one
+    test alone would need for that p-value: √(D² − log(k) / 2N) with N = nm / (n + m), because P(D > d) ≈ 2 exp(−2Nd²).
+    """
+    from scipy.stats import ks_2samp
+
+    found = [ks_2samp(a, b, method="asymp") for a, b in zip(source.T, target.T, strict=True)]
+    largest = max(float(test.statistic) for test in found)
+    size = len(source) * len(target) / (len(source) + len(target))
+    distance = np.sqrt(max(0.0, largest**2 - np.log(len(found)) / (2 * size)))
+    return TestResult(float(distance), min(1.0, len(found) * min(float(test.pvalue) for test in found)))
+
+
 def _category_test(source: Column, target: Column) -> TestResult:
     from scipy.stats import chi2_contingency
 

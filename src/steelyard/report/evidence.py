@@ -114,7 +114,7 @@ def gather(
         None if weights is None else weight_histogram(weights),
         len(pair.source),
         None if weights is None else effective_sample_size(weights),
-        tuple(marginal(pair.source[name], pair.target[name], weights) for name in shown),
+        tuple(marginal(*_compared(pair, name), weights) for name in shown),
         tuple(balance) or column_balance(pair.X, pair.X_target, used, columns=names).by_column(),
         *_map(pair.X, pair.X_target, weights, rng),
     )
@@ -126,6 +126,19 @@ def weight_histogram(weights: FloatArray) -> Histogram:
     edges = np.linspace(0, top, N_BINS + 1)
     counts = np.histogram(np.minimum(weights, top), edges)[0]
     return Histogram(tuple(edges.tolist()), tuple((counts / len(weights)).tolist()))
+
+
+def _compared(pair: TablePair, name: str) -> tuple[Column, Column]:
+    """A column of both tables; of text, whose values hardly repeat, the most shifted of the numbers it becomes."""
+    if name not in pair.encoding.text_columns:
+        return pair.source[name], pair.target[name]
+    features = np.array(pair.encoding.feature_columns) == name
+    parts = pair.X[:, features], pair.X_target[:, features]
+    names = [feature for feature, own in zip(pair.encoding.feature_names, features, strict=True) if own]
+    (most, *_) = column_balance(*parts, np.ones(len(pair.X)), columns=names).by_column()
+    i = names.index(most.name)
+    source, target = (Column(most.name, "number", rows[:, i]) for rows in parts)
+    return source, target
 
 
 def marginal(source: Column, target: Column, weights: FloatArray | None) -> Marginal:

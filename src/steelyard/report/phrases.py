@@ -108,7 +108,7 @@ def drift(findings: Findings) -> str:
         seen = "The only column drifted" if n_drifted else "The only column did not drift"
     else:
         seen = f"Drift is seen in {n_drifted or 'none'} of {n_columns} columns"
-    if n_drifted or findings.kind in ("none", "concept"):
+    if n_drifted or not findings.x_shifted:
         return f"{seen}."
     return f"{seen}: the difference that the tests find is small in each column, or lies in how columns go together."
 

@@ -23,6 +23,9 @@ MOST_LEVELS = 30
 # pooled column would.
 POOLED = 0.5
 TEXT_FEATURES = 8
+# Codes that hardly ever repeat, such as A-1043, identify rows: their parts say nothing, so they are pooled, not text.
+IDENTIFIER = re.compile(r"[\w.:#-]*\d[\w.:#-]*")
+HARDLY_ANY = 0.05
 LARGEST = 1e100
 
 
@@ -31,7 +34,7 @@ class ColumnCode:
     """How one column becomes numbers."""
 
     name: str
-    kind: str
+    kind: str  # that of the column, or "text" where a category is encoded by its words and their parts
     fill: float  # for missing numbers: the median over both domains
     marks_missing: bool  # whether a 0/1 column says where a value was missing
     levels: tuple[str, ...] = ()
@@ -134,6 +137,11 @@ class Encoding:
                 f"The {table} lacks the columns {missing}. Columns are found by name; add or rename them."
             )
         return np.column_stack([code.numbers(frame[code.name]) for code in self.codes])
+
+    @property
+    def text_columns(self) -> list[str]:
+        """The columns that are read as text: by their words and parts of words, not as categories."""
+        return [code.name for code in self.codes if code.kind == "text"]
 
     @property
     def text_encoders(self) -> dict[str, Any]:
@@ -288,11 +296,18 @@ def _code(source: Column, target: Column) -> ColumnCode:
     missing = any(value is None for column in (source, target) for value in column.values)
     pooled = 1 - sum(seen[level] for level in kept) / max(1, seen.total())
     text = None
-    if pooled > POOLED and len(seen) > MOST_LEVELS:
+    if pooled > POOLED and len(seen) > MOST_LEVELS and not _identifies(seen):
         text = _text_encoder(name, np.concatenate([source.values, target.values]))
     if text is not None:
         return ColumnCode(name, "text", 0.0, missing, text=text)
     return ColumnCode(name, "category", 0.0, missing, tuple(sorted(kept)), len(seen) > len(kept))
+
+
+def _identifies(seen: Counter[str]) -> bool:
+    """Whether the values are codes that hardly ever repeat; each of both tables may have the same ones."""
+    n_codes = sum(IDENTIFIER.fullmatch(value) is not None for value in seen)
+    n_repeated = sum(count > 2 for count in seen.values())
+    return n_codes >= (1 - HARDLY_ANY) * len(seen) and n_repeated <= HARDLY_ANY * len(seen)
 
 
 def _text_encoder(name: str, text: NDArray[Any]) -> Any:
