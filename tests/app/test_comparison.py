@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from steelyard import AutoRatio
 from steelyard._numerics.weighted_means import paired_gain
 from steelyard._splits.rows import folds_of_table
-from steelyard.app.candidates import PLAIN_MEAN, STACKING, WEIGHTED_STACKING, Candidate
+from steelyard.app.candidates import EQUAL_SHARES, STACKING, WEIGHTED_STACKING, Candidate
 from steelyard.app.comparison import compare
 from steelyard.app.fitting import compare_methods, validation_weights
 from steelyard.errors import InputError, ParameterError
@@ -167,7 +167,7 @@ def test_every_method_is_there(compared):
     names = [m.name for m in compared.comparison.methods]
     learners = ["linear", "RBF", "boosted trees", "forest"]
     weighted = [f"{name}, weighted" for name in learners]
-    assert names == [*learners, "one-step", *weighted, PLAIN_MEAN, STACKING, WEIGHTED_STACKING]
+    assert names == [*learners, "one-step", *weighted, EQUAL_SHARES, STACKING, WEIGHTED_STACKING]
     for m in compared.comparison.methods:
         assert m.shares == () or sum(share for _, share in m.shares) == pytest.approx(1)
     plain = compared.comparison.methods[compared.comparison.plain]
