@@ -226,11 +226,13 @@ def show_run(run: FittedTables, out: Path, console: Console) -> None:
         share = [written_share(shares[m.name]) if m.name in shares else ""] if shares else []
         table.add_row(escape(marked), written(m.loss), gain, *share, style=style)
     console.print(table)
-    for words in filter(None, (phrases.two_estimates(findings, comparison), phrases.weights_file(comparison))):
-        console.print(escape(words), highlight=False)
+    two_estimates = phrases.two_estimates(findings, comparison)
+    if two_estimates:
+        console.print(two_estimates, highlight=False)
     console.print(f"Expected {phrases.score_name(comparison.measure)}:", highlight=False)
     for name, value, about in phrases.scores(findings, comparison):
         console.print(f"  {name}: {value}; {about}", highlight=False)
+    console.print(phrases.weights_file(comparison), highlight=False)
     console.print(f"In {escape(str(out))}: {', '.join(sorted(run.files))}", highlight=False, soft_wrap=True)
     console.print(f"Report: {escape(str(out / 'report.html'))}", highlight=False, soft_wrap=True)
 

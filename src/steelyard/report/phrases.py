@@ -78,9 +78,8 @@ def two_estimates(findings: Findings, comparison: Comparison) -> str:
     if compared_domain(findings, comparison) == "source" or "plain" not in comparison.performance:
         return ""
     return (
-        f"The {error_name(comparison)} of each method is estimated by importance-weighted cross-validation, to compare "
-        f"methods. The expected {score_name(comparison.measure)} is a second estimate, which also allows for target "
-        "rows unlike the source, so the two do not agree exactly."
+        f"Each {error_name(comparison)} is estimated by importance-weighted cross-validation; the expected "
+        f"{score_name(comparison.measure)} is a second estimate, which also allows for rows unlike the source."
     )
 
 
