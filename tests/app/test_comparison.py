@@ -16,8 +16,10 @@ from steelyard.app.candidates import EQUAL_SHARES, STACKING, WEIGHTED_STACKING, 
 from steelyard.app.comparison import compare
 from steelyard.app.fitting import compare_methods, validation_weights
 from steelyard.errors import InputError, ParameterError
+from steelyard.report import phrases
 from steelyard.stacking.held_out import Data, HeldOut, Learner, class_probabilities
 from steelyard.stacking.learners import choose_learners, default_learners
+from steelyard.weights import normalize
 
 
 def curve(rng, n, center):
@@ -225,6 +227,7 @@ def test_the_same_seed_gives_the_same_choice(shifted):
     one, same = (compare_methods(X, y, X_target, **options).fit() for _ in range(2))
     assert one.comparison == same.comparison
     np.testing.assert_array_equal(one.weights, same.weights)
+    np.testing.assert_allclose(one.weights, normalize(one.importance**one.comparison.flattening))
     np.testing.assert_array_equal(one.model.predict(X_target), same.model.predict(X_target))
 
 
@@ -250,6 +253,8 @@ def test_disjoint_domains_leave_the_methods_without_weights():
     assert set(found.comparison.performance) == {"source"}
     assert found.importance is None
     np.testing.assert_array_equal(found.weights, np.ones(60))
+    assert found.comparison.flattening is None
+    assert "every row weighs 1" in phrases.weights_file(found.comparison)
 
 
 def test_without_overlap_by_the_diagnosis_no_method_is_weighted():

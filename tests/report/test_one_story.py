@@ -346,14 +346,21 @@ def test_what_is_weighted_is_said_of_the_parts_that_are(diagnoses, members, head
     assert fitted in run_dict(diagnosis.findings, found)["weights_file"]
 
 
+def test_a_model_with_weights_of_its_own_is_not_said_to_use_flattened_ones(diagnoses):
+    found = replace(compared("weighted learner", diagnoses["mild"].findings), flattening=None)
+    assert phrases.weights_file(found) == (
+        "weights.csv holds the weights that one-step found for itself; they are not flattened."
+    )
+
+
 def test_the_errors_are_those_of_the_domain_that_they_are_called_by(diagnoses):
     for name, domain in (("none", "source"), ("disjoint", "source"), ("mild", "target")):
         for form in ("plain", "combination"):
             _, _, _, page, terminal = told(diagnoses[name], form)
             assert f"change of the error on the {domain}" in page
             assert f"Estimated squared error of each method on the {domain}" in terminal
-            assert ("is a second estimate" in words_of(terminal)) == (domain == "target")
-            assert ("is a second estimate" in words_of(text_of(page))) == (domain == "target")
+            assert ("is estimated in another way" in words_of(terminal)) == (domain == "target")
+            assert ("is estimated in another way" in words_of(text_of(page))) == (domain == "target")
             assert ("weighted to represent the target" in page) == (domain == "target")
             assert ("error on the target</th>" in page) == (domain == "target")
             assert ("No weights can represent the target" in page) == (name == "disjoint")

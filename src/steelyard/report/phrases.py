@@ -79,7 +79,7 @@ def two_estimates(findings: Findings, comparison: Comparison) -> str:
         return ""
     return (
         f"Each {error_name(comparison)} is estimated by importance-weighted cross-validation; the expected "
-        f"{score_name(comparison.measure)} is a second estimate, which also allows for rows unlike the source."
+        f"{score_name(comparison.measure)} is estimated in another way, which also allows for rows unlike the source."
     )
 
 
