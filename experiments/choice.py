@@ -18,7 +18,7 @@ from experiments.engine.pictures import Picture
 from experiments.engine.summary import LEVEL, Summary, paired_p_value
 from experiments.kernel_drawing import draw_changes
 from steelyard._typing import FloatArray
-from steelyard.app.candidates import PLAIN_MEAN, STACKING, WEIGHTED_STACKING, Candidate
+from steelyard.app.candidates import EQUAL_SHARES, STACKING, WEIGHTED_STACKING, Candidate
 from steelyard.app.fitting import Compared, compare_methods
 from steelyard.diagnostics import diagnose
 from steelyard.model_selection.bootstrap import Interval
@@ -27,6 +27,7 @@ from steelyard.stacking.learners import ONE_STEP
 from steelyard.target import Target
 
 PICK, FIT = Named("pick"), Named("fit")
+PLAIN_MEAN = "plain mean"  # what the tables call the combination with equal shares
 CONTROLS = [Named(name) for name in (PLAIN_MEAN, STACKING, WEIGHTED_STACKING, "weighted pick", ONE_STEP)]
 ERRORS = [PICK, FIT, *CONTROLS]
 GIVEN, COVERED = Named("interval given"), Named("interval covers")
@@ -59,7 +60,8 @@ def _figures(name: str, trial: int, seed: int, settings: str) -> dict[str, float
         truth[method.name] = errors[found.candidates[index].name]
     single = [m for m in found.comparison.methods if not m.shares and m.name != ONE_STEP]
     truth["weighted pick"] = errors[min(single, key=lambda m: m.loss).name]
-    for name_, instead in ((PLAIN_MEAN, ""), (STACKING, ""), (WEIGHTED_STACKING, STACKING), (ONE_STEP, STACKING)):
+    truth[PLAIN_MEAN] = errors[EQUAL_SHARES]
+    for name_, instead in ((STACKING, ""), (WEIGHTED_STACKING, STACKING), (ONE_STEP, STACKING)):
         truth[name_] = errors[name_ if name_ in errors else instead]
     promised = found.comparison.performance.get("chosen")
     given, covered = _promise(promised, truth[FIT.name], classify)

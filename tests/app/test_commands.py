@@ -104,6 +104,19 @@ def test_a_label_that_is_not_there(files):
     assert "no column 'price' for --label; the columns are age, city" in said.output
 
 
+@pytest.mark.parametrize("command", ["diagnose", "weigh"])
+def test_a_column_of_the_source_alone_may_be_the_label(files, tmp_path, command):
+    hint = "If 'y' is the label, give --label y."
+    words = ("--out", tmp_path / "w")
+    said = steelyard(command, *files, *words)
+    assert said.exit_code == 2
+    assert hint in said.output
+    more = write_table(tmp_path / "more.csv", 3)
+    text = more.read_text().replace("age,city", "years,town", 1)
+    more.write_text(text)
+    assert "give --label" not in steelyard(command, more, files[1], *words).output  # more than a label is missing
+
+
 def test_help_teaches():
     said = steelyard("diagnose", "--help").output
     assert "will weighting help" in said

@@ -12,12 +12,14 @@ from sklearn.preprocessing import StandardScaler
 from steelyard import AutoRatio
 from steelyard._numerics.weighted_means import paired_gain
 from steelyard._splits.rows import folds_of_table
-from steelyard.app.candidates import PLAIN_MEAN, STACKING, WEIGHTED_STACKING, Candidate
+from steelyard.app.candidates import EQUAL_SHARES, STACKING, WEIGHTED_STACKING, Candidate
 from steelyard.app.comparison import compare
 from steelyard.app.fitting import compare_methods, validation_weights
 from steelyard.errors import InputError, ParameterError
+from steelyard.report import phrases
 from steelyard.stacking.held_out import Data, HeldOut, Learner, class_probabilities
 from steelyard.stacking.learners import choose_learners, default_learners
+from steelyard.weights import normalize
 
 
 def curve(rng, n, center):
@@ -167,7 +169,7 @@ def test_every_method_is_there(compared):
     names = [m.name for m in compared.comparison.methods]
     learners = ["linear", "RBF", "boosted trees", "forest"]
     weighted = [f"{name}, weighted" for name in learners]
-    assert names == [*learners, "one-step", *weighted, PLAIN_MEAN, STACKING, WEIGHTED_STACKING]
+    assert names == [*learners, "one-step", *weighted, EQUAL_SHARES, STACKING, WEIGHTED_STACKING]
     for m in compared.comparison.methods:
         assert m.shares == () or sum(share for _, share in m.shares) == pytest.approx(1)
     plain = compared.comparison.methods[compared.comparison.plain]
@@ -225,6 +227,7 @@ def test_the_same_seed_gives_the_same_choice(shifted):
     one, same = (compare_methods(X, y, X_target, **options).fit() for _ in range(2))
     assert one.comparison == same.comparison
     np.testing.assert_array_equal(one.weights, same.weights)
+    np.testing.assert_allclose(one.weights, normalize(one.importance**one.comparison.flattening))
     np.testing.assert_array_equal(one.model.predict(X_target), same.model.predict(X_target))
 
 
@@ -250,6 +253,8 @@ def test_disjoint_domains_leave_the_methods_without_weights():
     assert set(found.comparison.performance) == {"source"}
     assert found.importance is None
     np.testing.assert_array_equal(found.weights, np.ones(60))
+    assert found.comparison.flattening is None
+    assert "every row weighs 1" in phrases.weights_file(found.comparison)
 
 
 def test_without_overlap_by_the_diagnosis_no_method_is_weighted():

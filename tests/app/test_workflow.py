@@ -1,6 +1,7 @@
 """From two files to a decision: a mixed table through every command, and everything that can be wrong with one."""
 
 import csv
+import html
 import json
 
 import numpy as np
@@ -86,6 +87,11 @@ def test_the_files_agree_with_each_other(folder):
     assert values.mean() == pytest.approx(1)
     assert findings["comparison"]["weights_used"] == chosen["weighted"]
     assert np.ptp(values) > 0
+    power = findings["comparison"]["flattening"]
+    assert power == (0.5 if chosen["weighted"] else 1.0)
+    page = html.unescape((folder / "run" / "report.html").read_text())
+    for story in (page, (folder / "said.txt").read_text()):
+        assert findings["weights_file"] in " ".join(story.split())
     size = f"Effective sample size {values.sum() ** 2 / np.square(values).sum():,.0f} of 160 rows"
     assert size in (folder / "run" / "report.html").read_text()  # what weights.csv holds is what is drawn
     predictions = rows_of(folder / "run" / "predictions.csv")
@@ -291,7 +297,10 @@ def test_evaluate_and_predict_refuse_in_one_line(folder, tmp_path):
     for words, message in (
         (("predict", folder / "run", tmp_path / "bad.csv", "--out", tmp_path / "p.csv"), "lacks the columns"),
         (("predict", tmp_path, tmp_path / "bad.csv"), "There is no"),
-        (("evaluate", folder / "run", tmp_path / "bad.csv"), "no column 'bought'"),
+        (
+            ("evaluate", folder / "run", tmp_path / "bad.csv"),
+            "has no label column 'bought', which evaluate needs; to predict, use steelyard predict.",
+        ),
     ):
         said = steelyard(*words)
         assert said.exit_code == 2

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from steelyard.app.commands import show_findings, show_run
 from steelyard.app.comparison import ComparedMethod, Comparison
-from steelyard.app.workflow import FittedTables, diagnosis_report
+from steelyard.app.workflow import FittedTables, diagnosis_report, run_dict
 from steelyard.diagnostics import diagnose_pair
 from steelyard.model_selection import Interval
 from steelyard.report import gather, phrases, render
@@ -115,16 +115,28 @@ def compared(form, findings):
         ComparedMethod(name, name, False, 1.0 + 0.1 * i, 0.9, -0.1 * i, 0.02, 400.0) for i, name in enumerate(names)
     ]
     members = tuple(zip((name + suffix for name in names), (0.4, 0.3, 0.2, 0.1), strict=True))
+    flattening = None if findings.kind == "disjoint" else 0.5 if weighted else 1.0
     combination = "weighted stacking" if weighted else "stacking"
     methods.append(ComparedMethod(combination, "combination", weighted, 0.88, 0.9, 0.12, 0.03, 300.0, members))
-    methods.append(ComparedMethod("linear, weighted", "linear", True, 0.9, 0.95, 0.1, 0.03, 300.0))
+    methods += [ComparedMethod(f"{name}, weighted", name, True, 0.9, 0.95, 0.1, 0.03, 300.0) for name in names]
     chosen = {"plain": 0, "combination": 4, "weighted combination": 4, "weighted learner": 5}[form]
     known = Interval(0.5, 0.4, 0.7)
     disjoint = findings.kind == "disjoint"
     scores = {"source": known} if disjoint else dict.fromkeys(("source", "plain", "chosen"), known)
     size = 0.0 if disjoint else 60.0
     return Comparison(
-        tuple(methods), chosen, 0, size, findings.n_source, "By the rule.", (), scores, "squared error", False, weighted
+        tuple(methods),
+        chosen,
+        0,
+        size,
+        findings.n_source,
+        "By the rule.",
+        (),
+        scores,
+        "squared error",
+        False,
+        weighted,
+        flattening,
     )
 
 
@@ -251,10 +263,94 @@ def test_weights_that_correct_nothing_are_not_advised():
 
 def test_the_table_of_columns_fits_a_terminal(diagnoses):
     console = Console(file=io.StringIO(), width=80)
-    show_findings(diagnoses["mixed"].findings, console)
+    findings = diagnoses["mixed"].findings
+    long = replace(findings.columns[0], name="a_column_whose_name_is_longer_than_the_terminal_leaves_room_for")
+    show_findings(replace(findings, columns=(long, *findings.columns[1:])), console)
     said = console.file.getvalue()
     assert "…" not in said
+    cells = [line.split("│")[1].strip() for line in said.splitlines() if line.startswith("│")]
+    assert long.name in "".join(cells)
+    for head in ("difference ┃", "┃ distance ┃", "┃ drifted ┃"):
+        assert head in said
+    assert "distance at least 0.10" in words_of(said)
+    assert "threshold" not in said
+    assert "(above 0.7 is heavy)" in said
     assert re.search(r"┃ +corrected ┃", said)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_table_of_methods_fits_a_terminal(diagnoses, form):
+    findings = diagnoses["mild"].findings
+    comparison = compared(form, findings)
+    methods = [replace(method, loss=51_832.3, gain=-10_321.4, gain_error=4_012.2) for method in comparison.methods]
+    console = Console(file=io.StringIO(), width=80)
+    run = FittedTables(findings, replace(comparison, methods=tuple(methods)), None, (), {"report.html": ""})
+    show_run(run, Path("run"), console)
+    said = console.file.getvalue()
+    assert "…" not in said
+    for name in ("method ", "squared error ┃", "gain over plain ┃", *(m.name for m in methods)):
+        assert name in said
+
+
+WEIGHTED = ("RBF, weighted", "forest, weighted")
+
+
+@pytest.mark.parametrize(
+    ("members", "headline", "fitted"),
+    [
+        (
+            ("linear", "forest"),
+            "A combination of two learners, its shares chosen for the target",
+            "The shares of the combination are fitted with them, its members are not.",
+        ),
+        (
+            WEIGHTED,
+            "A combination of two learners, weighted for the target",
+            "Fitted with them are the shares of the combination and all its members.",
+        ),
+        (
+            ("linear", *WEIGHTED),
+            "A combination of three learners, two of them weighted for the target",
+            "Fitted with them are the shares of the combination and its members RBF, forest.",
+        ),
+        (
+            ("linear", "forest, weighted", "one-step"),
+            "A combination of three learners, two of them weighted for the target",
+            "Fitted with them are the shares of the combination and its member forest. One-step, a member, finds",
+        ),
+        (
+            ("linear", "one-step"),
+            "A combination of two learners, one of them weighted for the target",
+            "are fitted with them, its members are not. One-step, a member, finds weights of its own.",
+        ),
+    ],
+)
+def test_what_is_weighted_is_said_of_the_parts_that_are(diagnoses, members, headline, fitted):
+    """A combination whose shares alone are weighted is not called weighted; page, terminal and JSON say the same."""
+    diagnosis = diagnoses["mild"]
+    found = compared("weighted combination", diagnosis.findings)
+    one_step = ComparedMethod("one-step", "one-step", True, 0.9, 0.95, 0.1, 0.03, 300.0)
+    shares = tuple((name, 1 / len(members)) for name in members)
+    methods = [*found.methods, one_step]
+    methods[found.chosen] = replace(methods[found.chosen], shares=shares)
+    found = replace(found, methods=tuple(methods))
+    assert phrases.headline(diagnosis.findings, found) == headline
+    evidence = gather(diagnosis.compared, diagnosis.findings, diagnosis.weights, np.random.default_rng(0))
+    page = render(diagnosis.findings, evidence, found, facts={}, notes=[])
+    console = Console(file=io.StringIO(), width=200)
+    show_run(FittedTables(diagnosis.findings, found, None, (), {"report.html": page}), Path("run"), console)
+    for story in (words_of(text_of(page)), words_of(console.file.getvalue())):
+        assert headline in story
+        assert fitted in story
+        assert "flattened (to the power 0.5)" in story
+    assert fitted in run_dict(diagnosis.findings, found)["weights_file"]
+
+
+def test_a_model_with_weights_of_its_own_is_not_said_to_use_flattened_ones(diagnoses):
+    found = replace(compared("weighted learner", diagnoses["mild"].findings), flattening=None)
+    assert phrases.weights_file(found) == (
+        "weights.csv holds the weights that one-step found for itself; they are not flattened."
+    )
 
 
 def test_the_errors_are_those_of_the_domain_that_they_are_called_by(diagnoses):
@@ -262,7 +358,9 @@ def test_the_errors_are_those_of_the_domain_that_they_are_called_by(diagnoses):
         for form in ("plain", "combination"):
             _, _, _, page, terminal = told(diagnoses[name], form)
             assert f"change of the error on the {domain}" in page
-            assert f"Estimated error of each method on the {domain}" in terminal
+            assert f"Estimated squared error of each method on the {domain}" in terminal
+            assert ("is estimated in another way" in words_of(terminal)) == (domain == "target")
+            assert ("is estimated in another way" in words_of(text_of(page))) == (domain == "target")
             assert ("weighted to represent the target" in page) == (domain == "target")
             assert ("error on the target</th>" in page) == (domain == "target")
             assert ("No weights can represent the target" in page) == (name == "disjoint")

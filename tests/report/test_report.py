@@ -49,7 +49,9 @@ def comparison():
     ]
     scores = {name: Interval(0.5, 0.4, 0.7) for name in ("source", "plain", "chosen")}
     reason = "It <b>is</b> better."
-    return Comparison(tuple(methods), 1, 0, 60.0, 200, reason, (), scores, "squared error", weights_used=True)
+    return Comparison(
+        tuple(methods), 1, 0, 60.0, 200, reason, (), scores, "squared error", weights_used=True, flattening=0.5
+    )
 
 
 @pytest.fixture(scope="module")
@@ -130,9 +132,12 @@ def test_only_weights_that_are_flattened_are_called_so(page):
     source, target = frame(0, 0.0), frame(1, 1.0)
     diagnosis = diagnose_pair(encode_pair(source, target))
     evidence = gather(diagnosis.compared, diagnosis.findings, diagnosis.weights, np.random.default_rng(0))
-    unused = replace(comparison(), weights_used=False)
-    assert page.count("flatten") == 2
-    assert "flatten" not in render(diagnosis.findings, evidence, unused, facts={}, notes=[])
+    unused = replace(comparison(), weights_used=False, flattening=1.0)
+    assert "flattened (to the power 0.5)" in page
+    assert page.count("of the difference on purpose") == 2
+    plain = render(diagnosis.findings, evidence, unused, facts={}, notes=[])
+    assert "importance weights, not flattened; they are not used" in plain
+    assert "of the difference on purpose" not in plain
 
 
 def test_the_verdict_comes_first(page):
@@ -144,7 +149,7 @@ def test_learners_left_out_are_notes_and_a_missing_error_is_called_unknown():
     source, target = frame(0, 0.0), frame(1, 1.0)
     diagnosis = diagnose_pair(encode_pair(source, target))
     evidence = gather(diagnosis.compared, diagnosis.findings, diagnosis.weights, np.random.default_rng(0))
-    failed = replace(comparison(), failed=("The forest was <i>left out</i>.",), weights_used=False)
+    failed = replace(comparison(), failed=("The forest was <i>left out</i>.",), weights_used=False, flattening=1.0)
     page = render(diagnosis.findings, evidence, failed, facts={}, notes=[])
     assert "<li>The forest was &lt;i&gt;left out&lt;/i&gt;.</li>" in page
     assert "not used by the chosen model" in page
@@ -159,14 +164,15 @@ def test_shares_are_drawn_and_those_of_every_combination_are_listed():
     plain, single, _ = comparison().methods
     shares = (("forest, weighted", 0.7), ("linear, weighted", 0.3))
     methods = (plain, replace(single, name="weighted stacking", shares=shares))
-    methods += (replace(single, name="plain mean", shares=(("linear", 0.5), ("forest", 0.5))),)
+    methods += tuple(replace(single, name=name) for name, _ in shares)
+    methods += (replace(single, name="equal shares", shares=(("linear", 0.5), ("forest", 0.5))),)
     page = render(diagnosis.findings, evidence, replace(comparison(), methods=methods), facts={}, notes=[])
     assert "<h1>A combination of two learners, weighted for the target</h1>" in page
     (bars,) = re.findall(r"<svg[^>]*><title>Shares of weighted stacking</title>.*?</svg>", page, re.DOTALL)
     widths = [float(width) for width in re.findall(r'<rect x="[^"]*" y="[^"]*" width="([^"]*)"', bars)]
     assert widths[1] / widths[0] == pytest.approx(3 / 7, abs=0.01)
     assert "weighted stacking: forest, weighted 70%, linear, weighted 30%." in page
-    assert "plain mean: linear 50%, forest 50%." in page
+    assert "equal shares: linear 50%, forest 50%." in page
 
 
 def test_the_drift_table_and_the_balance_of_the_weights_drawn(page):

@@ -11,7 +11,7 @@ from steelyard._typing import FloatArray, IntArray
 from steelyard.stacking.held_out import Data, HeldOut, better_of_both, losses_of_rows
 from steelyard.stacking.shares import fit_shares
 
-PLAIN_MEAN, STACKING, WEIGHTED_STACKING = "plain mean", "stacking", "weighted stacking"
+EQUAL_SHARES, STACKING, WEIGHTED_STACKING = "equal shares", "stacking", "weighted stacking"
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Candidate:
 def combinations(
     tried: Sequence[HeldOut], losses: Mapping[str, FloatArray], data: Data, folds: Sequence[IntArray]
 ) -> list[Candidate]:
-    """The plain mean and stacking of the learners that know nothing of the target, and weighted stacking of all.
+    """Equal shares and stacking of the learners that know nothing of the target, and weighted stacking of all.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def combinations(
     if len(plain) > 1:
         equal = np.full(len(plain), 1 / len(plain))
         mean = np.mean([each.predictions for each in plain], axis=0)
-        found.append(Candidate(PLAIN_MEAN, tuple(plain), equal, mean, False))
+        found.append(Candidate(EQUAL_SHARES, tuple(plain), equal, mean, False))
         found.append(_stacked(STACKING, plain, np.ones(len(data.y)), data, folds, weighted=False))
     best = better_of_both(tried, losses, data.weights)
     if len(best) > 1 and len(plain) < len(tried):

@@ -178,7 +178,7 @@ def fit(
     json_output: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Diagnose the shift, combine learners for the target, and draw a page.
+    """Diagnose the shift, combine learners for the target, and write a report.
 
     Five learners (linear, RBF, boosted trees, forest, one-step) predict held-out rows, without and with importance
     weights. Their combination, whose shares are fitted for the target, is kept unless a single learner is better by

@@ -26,7 +26,7 @@ from steelyard.app.atomic_files import (
 )
 from steelyard.app.cluster import mapped
 from steelyard.app.fitting import N_STEPS
-from steelyard.app.inputs import labeled, read, read_pair, require_label, split_label
+from steelyard.app.inputs import labeled, match_unlabeled, read, read_pair, require_label, split_label
 from steelyard.app.long_files import (
     SAMPLE,
     MissingCounts,
@@ -37,7 +37,9 @@ from steelyard.app.notes import reading_notes, unseen_combinations, unseen_level
 from steelyard.app.persistence import FILES, TableModel, load_model
 from steelyard.app.workflow import FittedTables, diagnosis_report, fit_tables, predictions_csv
 from steelyard.diagnostics import Diagnosis, Findings, diagnose_pair
+from steelyard.diagnostics.columns import DRIFT_LEVEL
 from steelyard.diagnostics.findings import LEAST_ROWS
+from steelyard.diagnostics.recommendation import HEAVY_TAIL
 from steelyard.errors import InputError, TableError
 from steelyard.model_selection.bootstrap import Interval, bootstrap_t
 from steelyard.report import phrases
@@ -47,7 +49,6 @@ from steelyard.tables import (
     TableFile,
     TablePair,
     encode_pair,
-    match_frames,
     place_of_row,
     read_blocks,
     regular_files,
@@ -85,7 +86,7 @@ def diagnose_files(
         (source_frame, y), (target_frame, y_target) = (
             split_label(frame, label) for frame in labeled(*frames, label, names)
         )
-        pair = encode_pair(*match_frames(source_frame, target_frame, " and ".join(names)))
+        pair = encode_pair(*match_unlabeled(source_frame, target_frame, label, names))
         (diagnosis,) = mapped(client, _diagnosed, pair, [(y, y_target, seed)])
         findings = diagnosis.findings
         notes += unseen_levels(pair.source, pair.target, pair.encoding) + unseen_combinations(pair)
@@ -129,7 +130,7 @@ def show_findings(findings: Findings, console: Console) -> None:
         rows += [
             ("effective sample size", f"{size} ({written_share(findings.effective_share)})"),
             ("mean difference of the columns (sd)", f"{before:.3f}, weighted {after:.3f}"),
-            ("tail of the weights (Pareto k)", f"{findings.pareto_k:.2f}"),
+            ("tail of the weights (Pareto k)", f"{findings.pareto_k:.2f} (above {HEAVY_TAIL} is heavy)"),
         ]
     if findings.labels is not None:
         rows += [
@@ -140,11 +141,12 @@ def show_findings(findings: Findings, console: Console) -> None:
     for name, value in rows:
         evidence.add_row(name, value)
     console.print(evidence)
-    columns = Table(title="Most shifted columns", title_justify="left")
-    for name in ("column", "kind", "difference (sd)", "distance", "threshold", "corrected p", "drifted"):
-        columns.add_column(name, justify="left" if name in ("column", "kind") else "right")
+    drift = f"distance at least {findings.columns[0].threshold:.2f}, corrected p below {DRIFT_LEVEL:.3f}"
+    columns = Table(title=f"Most shifted columns (drifted: {drift})", title_justify="left")
+    for name in ("column", "kind", "difference\n(sd)", "distance", "corrected\np", "drifted"):
+        columns.add_column(name, justify="left" if name in ("column", "kind") else "right", overflow="fold")
     for c in findings.columns[:10]:
-        numbers = f"{c.standardized_difference:+.2f}", f"{c.distance:.2f}", f"{c.threshold:.2f}"
+        numbers = f"{c.standardized_difference:+.2f}", f"{c.distance:.2f}"
         columns.add_row(escape(c.name), c.kind, *numbers, written_p(c.p_value, ""), "yes" if c.drifted else "no")
     console.print(columns)
 
@@ -210,10 +212,10 @@ def show_run(run: FittedTables, out: Path, console: Console) -> None:
     show_notes((*run.notes, *comparison.failed), console)
     shares = dict(comparison.methods[comparison.chosen].shares)
     domain = phrases.compared_domain(findings, comparison)
-    table = Table(title=f"Estimated error of each method on the {domain}", title_justify="left")
-    error = "Brier score" if comparison.classes else "squared error"
+    error = phrases.error_name(comparison)
+    table = Table(title=f"Estimated {error} of each method on the {domain}", title_justify="left")
     for name in ("method", error, "gain over plain", *(["share"] if shares else [])):
-        table.add_column(name, justify="left" if name == "method" else "right")
+        table.add_column(name, justify="left" if name == "method" else "right", overflow="fold")
     for i, m in enumerate(comparison.methods):
         marked, gain = m.name, written(m.gain) + (f" ± {written(m.gain_error)}" if np.isfinite(m.gain_error) else "")
         if i == comparison.plain:
@@ -224,9 +226,13 @@ def show_run(run: FittedTables, out: Path, console: Console) -> None:
         share = [written_share(shares[m.name]) if m.name in shares else ""] if shares else []
         table.add_row(escape(marked), written(m.loss), gain, *share, style=style)
     console.print(table)
+    two_estimates = phrases.two_estimates(findings, comparison)
+    if two_estimates:
+        console.print(two_estimates, highlight=False)
     console.print(f"Expected {phrases.score_name(comparison.measure)}:", highlight=False)
     for name, value, about in phrases.scores(findings, comparison):
         console.print(f"  {name}: {value}; {about}", highlight=False)
+    console.print(phrases.weights_file(comparison), highlight=False)
     console.print(f"In {escape(str(out))}: {', '.join(sorted(run.files))}", highlight=False, soft_wrap=True)
     console.print(f"Report: {escape(str(out / 'report.html'))}", highlight=False, soft_wrap=True)
 
@@ -296,7 +302,10 @@ def evaluate_file(
     model = load_model(folder)
     with progress:
         frame = read(table, progress, at_most=None, seed=0, kinds=model.kinds, missing=(*model.missing, *missing))
-        require_label(frame, model.label, str(table))
+        if model.label not in frame.names:
+            raise TableError(
+                f"{table} has no label column {model.label!r}, which evaluate needs; to predict, use steelyard predict."
+            )
         notes = reading_notes(frame)
         column = frame[model.label]
         keep = column.present()
@@ -361,7 +370,7 @@ def show_evaluation(found: dict[str, Any], console: Console) -> None:
     """Expected and observed scores, side by side."""
     table = Table(title=f"{phrases.score_name(found['measure']).capitalize()} on {found['rows']:,} labeled rows")
     for name in ("model", "observed", "expected by fit"):
-        table.add_column(name, justify="left" if name == "model" else "right")
+        table.add_column(name, justify="left" if name == "model" else "right", overflow="fold")
     shown = [("plain", found["plain_method"])]
     if not found["kept_plain"]:
         shown.append(("chosen", found["method"]))

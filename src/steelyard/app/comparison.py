@@ -97,6 +97,9 @@ class Comparison:
         Whether the scores expected on the target have no interval.
     weights_used : bool
         Whether importance weights enter the chosen method, or the shares of its parts.
+    flattening : float or None
+        Power of the importance weights in weights.csv, before they are scaled to mean one; None where weights.csv has
+        one-step's own weights, or every row weighs 1 because source and target do not overlap.
     failed : tuple of str
         Learners that could not be fitted and were left out, each with the reason.
     """
@@ -112,12 +115,19 @@ class Comparison:
     measure: str
     rough: bool = True
     weights_used: bool = False
+    flattening: float | None = None
     failed: tuple[str, ...] = ()
 
     @property
     def kept_plain(self) -> bool:
         """Whether the plain method was kept."""
         return self.chosen == self.plain
+
+    @property
+    def adapted_members(self) -> tuple[str, ...]:
+        """Those members of the chosen combination that are fitted with importance weights, or adapt by themselves."""
+        adapted = {method.name for method in self.methods if method.weighted}
+        return tuple(name for name, _ in self.methods[self.chosen].shares if name in adapted)
 
 
 def compare(candidates: Sequence[Candidate], data: Data, validation: FloatArray | None, shifted: bool) -> Comparison:

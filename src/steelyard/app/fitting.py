@@ -104,7 +104,7 @@ class Compared:
             if part.learner.label not in fitted:
                 advance(f"fitting to all rows: {part.learner.label}")
                 fitted[part.learner.label] = part.learner.fit(data)
-        model = fitted.get(chosen.name)
+        model: Any = fitted.get(chosen.name)
         if chosen.is_combination:
             shares = {part.learner.label: share for part, share in chosen.used}
             parts = [(label, fitted[label]) for label in shares]
@@ -113,12 +113,16 @@ class Compared:
                 model = StackedClassifier()
                 model.classes_ = data.classes
             model.assemble(parts, shares, data.weights, data.X.shape[1])
-        weights = data.weights
-        if comparison.weights_used:
-            weights = getattr(model, "weights_", weights)  # one-step has weights of its own
+        weights, flattening = data.weights, None
+        if comparison.weights_used and hasattr(model, "weights_") and not chosen.is_combination:
+            weights = model.weights_  # one-step has weights of its own
+        elif comparison.weights_used:
+            flattening = FLATTENING
         elif self.importance is not None:
-            weights = self.importance
-        return BestFit(comparison, model, fitted[plain.name], weights, self.rows, self.importance)
+            weights, flattening = self.importance, 1.0
+        return BestFit(
+            replace(comparison, flattening=flattening), model, fitted[plain.name], weights, self.rows, self.importance
+        )
 
 
 def compare_methods(

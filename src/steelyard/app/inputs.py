@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import Progress
 
-from steelyard.errors import TableError
-from steelyard.tables import Frame, TableFile, read_table
+from steelyard.errors import ColumnMismatchError, TableError
+from steelyard.tables import Frame, TableFile, match_frames, read_table
 from steelyard.tables.encoding import mismatched
 
 
@@ -102,3 +103,15 @@ def labeled(source: Frame, target: Frame, label: str | None, names: tuple[str, s
         if frame[label].kind != "category" and np.isinf(frame[label].values).any():
             raise TableError(f"{name}, column {label!r}: a label is infinite.")
     return source.take(source[label].present()), target.take(target[label].present())
+
+
+def match_unlabeled(source: Frame, target: Frame, label: str | None, names: Sequence[str]) -> tuple[Frame, Frame]:
+    """Both tables with the same columns; where just one is in the source alone, an error asks if it is the label."""
+    try:
+        return match_frames(source, target, " and ".join(names))
+    except ColumnMismatchError as error:
+        missing = [name for name in source.names if name not in target.names]
+        if label is not None or len(missing) != 1 or not set(target.names) <= set(source.names):
+            raise
+        hint = f"If {missing[0]!r} is the label, give --label {shlex.quote(missing[0])}."
+        raise ColumnMismatchError(f"{error} {hint}") from error

@@ -13,14 +13,14 @@ from rich.progress import Progress
 
 from steelyard._typing import FloatArray
 from steelyard.app.atomic_files import check_file, csv_text, write_file, write_file_in_parts
-from steelyard.app.inputs import read_pair, require_label, split_label
+from steelyard.app.inputs import match_unlabeled, read_pair, require_label, split_label
 from steelyard.app.long_files import SAMPLE, any_long, encode_file
 from steelyard.app.notes import reading_notes, unseen_combinations, unseen_levels
 from steelyard.balance import Balance, balance_in_words, cross_fitted_balance
 from steelyard.errors import SteelyardWarning, UnseenCellsWarning
 from steelyard.ratio import RULSIF, AutoRatio
 from steelyard.ratio.candidates import BOOSTED, mixture_in_words
-from steelyard.tables import TableFile, TablePair, encode_pair, match_frames, regular_files
+from steelyard.tables import TableFile, TablePair, encode_pair, regular_files
 from steelyard.target import Target
 from steelyard.weights import effective_sample_size
 
@@ -48,7 +48,7 @@ def weigh_files(
         require_label(frames[0], label, files[0].name)
         task = progress.add_task("estimating importance weights", total=None, rows="")
         source_frame, target_frame = (split_label(frame, label)[0] for frame in frames)
-        pair = encode_pair(*match_frames(source_frame, target_frame, f"{files[0].name} and {files[1].name}"))
+        pair = encode_pair(*match_unlabeled(source_frame, target_frame, label, [file.name for file in files]))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", SteelyardWarning)
             warnings.simplefilter("ignore", UnseenCellsWarning)  # said below, by the names of the columns
@@ -102,7 +102,7 @@ def weigh_long_files(
     frames = read_pair(files, progress, at_most=SAMPLE, seed=seed, missing=missing, least=2)
     require_label(frames[0], label, files[0].name)
     source_sample, target_sample = (split_label(frame, label)[0] for frame in frames)
-    samples = match_frames(source_sample, target_sample, f"{files[0].name} and {files[1].name}")
+    samples = match_unlabeled(source_sample, target_sample, label, [file.name for file in files])
     pair = encode_pair(*samples)
     with (
         tempfile.TemporaryDirectory(dir=client and out.absolute().parent) as folder,

@@ -21,7 +21,7 @@ from steelyard.app.persistence import TableModel, model_files
 from steelyard.diagnostics import Diagnosis, Findings, diagnose_pair
 from steelyard.diagnostics.recommendation import ALL_UNCOVERED, OUTSIDE_SUPPORT
 from steelyard.errors import InputError
-from steelyard.report import gather, render
+from steelyard.report import gather, phrases, render
 from steelyard.tables import Frame, TablePair, encode_pair, match_frames
 
 TASKS = ("auto", "regression", "classification")
@@ -210,9 +210,9 @@ def predictions_csv(model: TableModel, rows: FloatArray, numbers: IntArray, *, h
 
 
 def run_dict(findings: Findings, comparison: Comparison) -> dict[str, Any]:
-    """Findings and comparison as dictionaries, lists and numbers."""
+    """Findings and comparison as dictionaries, lists and numbers, and what weights.csv holds in words."""
     found = asdict(comparison)
     for method in found["methods"]:
         if not np.isfinite(method["gain_error"]):
             method["gain_error"] = None  # JSON has no infinity
-    return {**findings.to_dict(), "comparison": found}
+    return {**findings.to_dict(), "comparison": found, "weights_file": phrases.weights_file(comparison)}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from steelyard.diagnostics.findings import Findings
     from steelyard.model_selection.bootstrap import Interval
 
+ONE_STEP = "one-step"  # the learner that adapts to the target by itself
 LEAST_SHARE = 0.005  # of a member of a combination that is worth a word
 ENOUGH_VALIDATION_ROWS = 30.0  # effective sample size of the validation weights below which a comparison is rough
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -52,12 +53,70 @@ def headline(findings: Findings, comparison: Comparison | None) -> str:
     if comparison.kept_plain:
         return f"Keep the plain model ({chosen.learner})"
     weighted = "weighted for the target" if comparison.weights_used else "without weights"
-    learners = list(dict.fromkeys(name.split(",")[0] for name, share in chosen.shares if share >= LEAST_SHARE))
-    if len(learners) > 1:
-        count = COUNTS[len(learners)] if len(learners) < len(COUNTS) else str(len(learners))
-        return f"A combination of {count} learners, {weighted}"
-    name = learners[0] if learners else chosen.learner
-    return f"{name[:1].upper()}{name[1:]}, {weighted}"
+    if not chosen.shares:
+        return f"{chosen.learner[:1].upper()}{chosen.learner[1:]}, {weighted}"
+    n_members, n_adapted = len(chosen.shares), len(comparison.adapted_members)
+    if comparison.weights_used and n_adapted < n_members:
+        weighted = f"{_count(n_adapted)} of them {weighted}" if n_adapted else "its shares chosen for the target"
+    return f"A combination of {_count(n_members)} learners, {weighted}"
+
+
+def _count(n: int) -> str:
+    return COUNTS[n] if n < len(COUNTS) else str(n)
+
+
+def error_name(comparison: Comparison) -> str:
+    """What the errors of the methods are."""
+    return "Brier score" if comparison.classes else "squared error"
+
+
+def two_estimates(findings: Findings, comparison: Comparison) -> str:
+    """Why the errors of the methods are not the expected scores: both are estimates for the target, made differently.
+
+    Empty where there is only one of the two.
+    """
+    if compared_domain(findings, comparison) == "source" or "plain" not in comparison.performance:
+        return ""
+    return (
+        f"Each {error_name(comparison)} is estimated by importance-weighted cross-validation; the expected "
+        f"{score_name(comparison.measure)} is estimated in another way, which also allows for rows unlike the source."
+    )
+
+
+def weights_file(comparison: Comparison) -> str:
+    """What weights.csv holds, and what of the chosen model is fitted with it."""
+    power = comparison.flattening
+    if power is None and not comparison.weights_used:
+        return (
+            "Source and target do not overlap, so there are no importance weights: in weights.csv every row weighs 1."
+        )
+    if power is None:
+        return "weights.csv holds the weights that one-step found for itself; they are not flattened."
+    if not comparison.weights_used:
+        return (
+            "weights.csv holds the estimated importance weights, not flattened; they are not used by the chosen model."
+        )
+    return (
+        f"weights.csv holds the estimated importance weights, flattened (to the power {power:g}) and scaled to mean "
+        f"one; steelyard weigh does not flatten them. {_fitted_with_weights(comparison)}"
+    )
+
+
+def _fitted_with_weights(comparison: Comparison) -> str:
+    """Which parts of the chosen model are fitted with the weights of weights.csv."""
+    members = comparison.methods[comparison.chosen].shares
+    if not members:
+        return "The chosen model is fitted with them."
+    weighted = [name.removesuffix(", weighted") for name in comparison.adapted_members if name != ONE_STEP]
+    alone = " One-step, a member, finds weights of its own." if ONE_STEP in comparison.adapted_members else ""
+    if not weighted:
+        return f"The shares of the combination are fitted with them, its members are not.{alone}"
+    which = f"its members {', '.join(weighted)}"
+    if len(weighted) < 2:
+        which = f"its member {weighted[0]}"
+    if len(weighted) == len(members):
+        which = "all its members"
+    return f"Fitted with them are the shares of the combination and {which}.{alone}"
 
 
 def compared_domain(findings: Findings, comparison: Comparison) -> str:
@@ -79,7 +138,7 @@ def outcome(findings: Findings, comparison: Comparison) -> str:
         said.append("Weights would only add noise, so none are used.")
     chosen, plain = (comparison.methods[i] for i in (comparison.chosen, comparison.plain))
     if not comparison.kept_plain:
-        said.append(_gain(chosen, plain, compared_domain(findings, comparison)))
+        said.append(_gain(chosen, plain, error_name(comparison), compared_domain(findings, comparison)))
     elif no_overlap or findings.kind == "none":
         said.append("The plain model is the learner with the least error on held-out source rows.")
     else:
@@ -89,13 +148,14 @@ def outcome(findings: Findings, comparison: Comparison) -> str:
     return " ".join(said)
 
 
-def _gain(chosen: ComparedMethod, plain: ComparedMethod, domain: str) -> str:
+def _gain(chosen: ComparedMethod, plain: ComparedMethod, name: str, domain: str) -> str:
     share = chosen.gain / plain.loss if plain.loss > 0 else 0.0
+    its = f"Its estimated {name} on the {domain} is"
     than = f"that of the plain model ({plain.learner}), the single learner that is best on source rows"
     if abs(share) < LEAST_SHARE:
-        return f"Its estimated error on the {domain} is about {than}."
+        return f"{its} about {than}."
     by = f"{written_share(abs(share))} {'lower' if share > 0 else 'higher'}"
-    said = f"Its estimated error on the {domain} is {by} than {than}"
+    said = f"{its} {by} than {than}"
     if abs(chosen.gain) <= 1.96 * chosen.gain_error:
         return f"{said}; chance could explain a difference of that size."
     return f"{said}."
