@@ -22,8 +22,14 @@ from steelyard.target import Target
 if TYPE_CHECKING:
     from torch import nn
 
-PAIR, SYMMETRIC, ONE_SIDED = Named("digits, pair"), Named("digits, symmetric"), Named("mixed table, one-sided")
+PAIR, SYMMETRIC, ONE_SIDED = Named("digits pair"), Named("digits symmetric"), Named("mixed table one-sided")
 DATA = [PAIR, SYMMETRIC, ONE_SIDED]
+# Random numbers come from these names, under which the reported trials were drawn; those in files have no comma.
+DRAWN_AS = {
+    PAIR.name: "digits, pair",
+    SYMMETRIC.name: "digits, symmetric",
+    ONE_SIDED.name: "mixed table, one-sided",
+}
 DEFAULT, UNWEIGHTED, CLEAN, PEER = Named("default"), Named("no weights"), Named("clean rows alone"), Named("cleanlab")
 RANKING, PEER_RANKING = Named("AUC of label_issues"), Named("AUC of cleanlab")
 OWN, PEERS = [DEFAULT, UNWEIGHTED, CLEAN, RANKING], [PEER, PEER_RANKING]
@@ -51,7 +57,7 @@ class Draw:
 
 def draw(name: str, trial: int, settings: Settings, seed: int) -> Draw:
     """The rows of a trial."""
-    rng = stream(seed, "digits", name, trial)
+    rng = stream(seed, "digits", DRAWN_AS[name], trial)
     if name == ONE_SIDED.name:
         X, y = _mixed_table(rng)
         n_test, n_clean = TEST_ROWS, TABLE_CLEAN

@@ -313,23 +313,23 @@ def test_tiny_digits(drawing, tmp_path, monkeypatch):
     monkeypatch.setattr(digits, "PEER_FILE", tmp_path / "peer.csv")
     digits._peer_rows.cache_clear()
     settings = json.dumps(digits.EXPERIMENT.settled({}), sort_keys=True).replace('"', '""')
-    lines = [f'"{settings}",0,"digits, pair",{trial},12.5,0.75' for trial in (1000, 1001)]
+    lines = [f'"{settings}",0,"digits pair",{trial},12.5,0.75' for trial in (1000, 1001)]
     lines.insert(0, f"settings,seed,data,trial,{','.join(each.name for each in digits.PEERS)}")
     digits.PEER_FILE.write_text("\n".join(lines) + "\n")
     words = ["--trials", "2", "--first-trial", "1000", "--jobs", "1", "--out", str(tmp_path / "results")]
     done = reproduce("digits", *words)
     assert done.exit_code == 0, done.output
     rows = {(r["data"], r["method"]): float(r["mean"]) for r in read_csv(tmp_path / "results/digits/table.csv")}
-    assert rows["digits, pair", "cleanlab"] == 12.5
-    assert rows["digits, pair", "AUC of cleanlab"] == 0.75
-    assert ("mixed table, one-sided", "cleanlab") not in rows
-    assert all(0 < rows["digits, pair", name] < 60 for name in ("default", "no weights", "clean rows alone"))
-    assert 0.8 < rows["digits, pair", "AUC of label_issues"] <= 1
+    assert rows["digits pair", "cleanlab"] == 12.5
+    assert rows["digits pair", "AUC of cleanlab"] == 0.75
+    assert ("mixed table one-sided", "cleanlab") not in rows
+    assert all(0 < rows["digits pair", name] < 60 for name in ("default", "no weights", "clean rows alone"))
+    assert 0.8 < rows["digits pair", "AUC of label_issues"] <= 1
     page = (tmp_path / "results" / "digits" / "README.md").read_text()
-    assert "| digits, pair | " in page
+    assert "| digits pair | " in page
     assert "0.750 (least 0.750)" in page
     words[3] = "1001"
-    assert "has no figures of cleanlab for digits, pair, trial 1002" in reproduce("digits", *words).output
+    assert "has no figures of cleanlab for digits pair, trial 1002" in reproduce("digits", *words).output
     digits._peer_rows.cache_clear()
 
 
